@@ -1,0 +1,1 @@
+"""The decoder: one network for every family, declared with flax nnx."""

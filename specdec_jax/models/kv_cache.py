@@ -1,0 +1,43 @@
+"""The key-value cache: a tuple over layers of `(k_BMSH, v_BMSH)`.
+
+A slot holds the token at its position. Nothing in the cache says which slots
+are valid: a slot is when it is behind its row's length. Rejected drafts are
+thus rolled back by not counting them, and the next pass overwrites them.
+"""
+
+import jax.numpy as jnp
+
+from specdec_jax.types import Array
+
+LayerCache = tuple[Array, Array]
+Cache = tuple[LayerCache, ...]
+
+
+def init(
+  num_layers: int, batch: int, kv_heads: int, slots: int, head_dim: int, dtype
+) -> Cache:
+  """An empty cache.
+
+  Zeros, never `jnp.empty`: masked slots have weight 0, and 0 * NaN is NaN.
+  """
+  shape = (batch, kv_heads, slots, head_dim)
+  return tuple(
+    (jnp.zeros(shape, dtype), jnp.zeros(shape, dtype))
+    for _ in range(num_layers)
+  )
+
+
+def write(cache_BMSH: Array, new_BTMH: Array, position_BT: Array) -> Array:
+  """Writes T slots of each row; positions at and past S are dropped.
+
+  All three written dimensions are indexed, so that XLA updates a donated
+  cache in place whatever layout it chose; a `:` between index arrays makes
+  it copy the whole cache on TPU.
+  """
+  batch, heads = cache_BMSH.shape[:2]
+  row = jnp.arange(batch)[:, None, None]
+  head = jnp.arange(heads)[None, :, None]
+  new_BMTH = new_BTMH.swapaxes(1, 2).astype(cache_BMSH.dtype)
+  return cache_BMSH.at[row, head, position_BT[:, None, :]].set(
+    new_BMTH, mode="drop", unique_indices=True
+  )
