@@ -11,6 +11,8 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
 
+from specdec_jax.types import PyTree
+
 DATA = "data"
 MODEL = "model"
 
@@ -101,3 +103,21 @@ def batch_spec(batch: int, mesh: Mesh) -> PartitionSpec:
 def replicated(mesh: Mesh) -> NamedSharding:
   """The sharding of an array that every device holds whole."""
   return NamedSharding(mesh, PartitionSpec())
+
+
+def of_state(mesh: Mesh, shapes: PyTree) -> PyTree:
+  """Where each leaf of a decode state lies, given its shape.
+
+  All of them lead with B. Those of four axes are caches, `[B, M, S, H]`.
+  """
+
+  def place(leaf) -> NamedSharding:
+    batch, *rest = leaf.shape
+    spec = (
+      cache_spec(batch, rest[0], mesh)
+      if len(rest) == 3
+      else batch_spec(batch, mesh)
+    )
+    return NamedSharding(mesh, spec)
+
+  return jax.tree.map(place, shapes)

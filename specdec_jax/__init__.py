@@ -1,0 +1,39 @@
+"""Lossless speculative decoding for JAX."""
+
+from specdec_jax.acceptance import (
+  BlockRule,
+  GumbelRule,
+  ThresholdRule,
+  TokenRule,
+)
+from specdec_jax.drafters import DraftModel, NoDraft, PromptLookup
+from specdec_jax.generate import (
+  Chunk,
+  Generation,
+  GenerationResult,
+  SpeculativeDecoder,
+)
+from specdec_jax.loading import load
+from specdec_jax.models.language_model import LanguageModel
+from specdec_jax.sampling import SamplingParams
+from specdec_jax.stats import Stats
+
+__version__ = "0.1.0"
+
+__all__ = [
+  "BlockRule",
+  "Chunk",
+  "DraftModel",
+  "Generation",
+  "GenerationResult",
+  "GumbelRule",
+  "LanguageModel",
+  "NoDraft",
+  "PromptLookup",
+  "SamplingParams",
+  "SpeculativeDecoder",
+  "Stats",
+  "ThresholdRule",
+  "TokenRule",
+  "load",
+]

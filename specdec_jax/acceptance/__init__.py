@@ -1,0 +1,37 @@
+"""Acceptance rules: which drafts stay, and which token follows them."""
+
+from specdec_jax.acceptance.block import BlockRule
+from specdec_jax.acceptance.greedy import GreedyRule
+from specdec_jax.acceptance.gumbel import GumbelRule
+from specdec_jax.acceptance.lossy import ThresholdRule
+from specdec_jax.acceptance.token import TokenRule
+from specdec_jax.types import AcceptanceRule
+
+__all__ = [
+  "BlockRule",
+  "GreedyRule",
+  "GumbelRule",
+  "ThresholdRule",
+  "TokenRule",
+  "named_rule",
+]
+
+_NAMES: dict[str, AcceptanceRule] = {
+  "token": TokenRule(),
+  "block": BlockRule(),
+  "gumbel": GumbelRule(),
+  "threshold": ThresholdRule(),
+}
+
+
+def named_rule(rule: str | AcceptanceRule) -> AcceptanceRule:
+  """The rule of this name; a rule object is returned as it is.
+
+  Raises:
+    ValueError: no rule has this name.
+  """
+  if not isinstance(rule, str):
+    return rule
+  if rule not in _NAMES:
+    raise ValueError(f"rule: expected one of {', '.join(_NAMES)}, got {rule!r}")
+  return _NAMES[rule]

@@ -1,0 +1,86 @@
+"""Drafts by copying what followed the same words earlier in the text.
+
+Prompt lookup decoding (A. Saxena, 2023), on the device: no model, no cache.
+"""
+
+import dataclasses
+
+import jax.numpy as jnp
+
+from specdec_jax.arrays import window
+from specdec_jax.models.language_model import LanguageModel
+from specdec_jax.types import Array, Features, Proposal, PyTree, View
+
+
+@dataclasses.dataclass(frozen=True)
+class PromptLookup:
+  """Proposes the continuation of the latest, longest earlier match.
+
+  Attributes:
+    num_draft_tokens: K, the most tokens copied in a block.
+    max_ngram: how many of the newest tokens are compared at most; the longest
+      match wins, then the latest. Rows without a match draft nothing.
+
+  Raises:
+    ValueError: a value is below 1.
+  """
+
+  num_draft_tokens: int = 8
+  max_ngram: int = 3
+
+  taps = ()
+  max_length = None
+
+  def __post_init__(self) -> None:
+    for name in ("num_draft_tokens", "max_ngram"):
+      if getattr(self, name) < 1:
+        raise ValueError(
+          f"{name}: expected at least 1, got {getattr(self, name)}"
+        )
+
+  def check(self, target: LanguageModel) -> None:
+    del target  # any will do
+
+  def split(self) -> tuple["PromptLookup", PyTree]:
+    return self, ()
+
+  def init(self, batch: int, slots: int) -> PyTree:
+    del batch, slots
+    return ()
+
+  def observe(
+    self, params: PyTree, draft: PyTree, view: View, features: Features
+  ) -> PyTree:
+    del params, view, features
+    return draft
+
+  def propose(
+    self, params: PyTree, draft: PyTree, view: View
+  ) -> tuple[Proposal, PyTree]:
+    del params
+    end_B, matched_B = self._find(view.tokens_BS, view.length_B)
+    # The window clamps at the end of the row; the copy ends with the text.
+    padded_BS = jnp.pad(view.tokens_BS, ((0, 0), (0, self.num_draft_tokens)))
+    tokens_BK = window(padded_BS, end_B + 1, self.num_draft_tokens)
+    count_B = jnp.minimum(view.length_B - 1 - end_B, self.num_draft_tokens)
+    count_B = jnp.where(matched_B & view.active_B, count_B, 0)
+    return Proposal(tokens_BK, count_B, None), draft
+
+  def _find(self, tokens_BS: Array, length_B: Array) -> tuple[Array, Array]:
+    """Where the best match ends, and whether there is one."""
+    slots = tokens_BS.shape[1]
+    place_S = jnp.arange(slots)
+    newest_B = length_B - 1
+    run_BS = jnp.zeros_like(tokens_BS)  # newest tokens matched at each place
+    whole_BS = jnp.ones(tokens_BS.shape, bool)
+    for back in range(self.max_ngram):
+      token_B1 = window(tokens_BS, jnp.maximum(newest_B - back, 0), 1)
+      there_BS = jnp.roll(tokens_BS, back, axis=1)
+      # A place shorter than the n-gram would wrap around to the row's end.
+      exists_BS = (place_S >= back) & (newest_B[:, None] >= back)
+      whole_BS &= (there_BS == token_B1) & exists_BS
+      run_BS += whole_BS
+    run_BS = jnp.where(place_S < newest_B[:, None], run_BS, 0)
+    longest_B1 = run_BS.max(axis=1, keepdims=True)
+    latest_BS = jnp.where(run_BS == longest_B1, place_S, -1)
+    return jnp.argmax(latest_BS, axis=1), longest_B1[:, 0] > 0

@@ -1,0 +1,75 @@
+"""Random numbers by name: who may look at which, and never twice.
+
+A speculative decoder that reuses a random number it has looked at is biased,
+and the text still reads well. So every number has a name, and the name is its
+key: (row seed, length at the block's start, position, purpose). A rejected
+position is drafted again in the next block, where the block's start, and with
+it the number, is another one.
+
+Coupled noise leaves the block's start out: draft and target then see the same
+noise at a position, whichever block it is judged in (Daliri et al., arXiv
+2408.07978). Only a rule whose verdict is a function of target and noise alone
+may use it.
+"""
+
+import enum
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+
+class Purpose(enum.IntEnum):
+  """What a random number decides."""
+
+  DRAFT = 0  # which token the draft proposes
+  ACCEPT = 1  # whether the draft is kept
+  NEXT = 2  # which token follows the kept ones
+  RACE = 3  # coupled: which token wins at this position
+
+
+class Noise(NamedTuple):
+  """The noise of one block.
+
+  Attributes:
+    seed_B: each row's seed, uint32.
+    length_B: the row's length when the block starts.
+    coupled: whether positions alone name the noise.
+  """
+
+  seed_B: Array
+  length_B: Array
+  coupled: bool
+
+  def keys(self, purpose: Purpose, position_BT: Array) -> Array:
+    """One key per row and position, `[B, T]`."""
+
+    def key(seed, length, position):
+      # The generator is named: under the process's default, a row of a batch
+      # may differ from the same row alone.
+      base = jax.random.key(seed, impl="threefry2x32")
+      if not self.coupled:
+        base = jax.random.fold_in(base, length)
+      return jax.random.fold_in(jax.random.fold_in(base, position), purpose)
+
+    per_row = jax.vmap(key, in_axes=(None, None, 0))
+    return jax.vmap(per_row)(self.seed_B, self.length_B, position_BT)
+
+  def uniform(self, purpose: Purpose, position_BT: Array) -> Array:
+    """Two independent uniforms in [0, 1) per position, `[B, T, 2]`."""
+    keys_BT = self.keys(purpose, position_BT)
+    return jax.vmap(jax.vmap(lambda key: jax.random.uniform(key, (2,))))(
+      keys_BT
+    )
+
+  def gumbel(self, position_BT: Array, size: int) -> Array:
+    """Standard Gumbel noise over `size` tokens, `[B, T, V]`."""
+    keys_BT = self.keys(Purpose.RACE, position_BT)
+    return jax.vmap(jax.vmap(lambda key: jax.random.gumbel(key, (size,))))(
+      keys_BT
+    )
+
+  def positions(self, count: int) -> Array:
+    """The `count` positions that this block may fill, `[B, count]`."""
+    return self.length_B[:, None] + jnp.arange(count)[None, :]

@@ -1,0 +1,77 @@
+"""From what a user calls a prompt to token ids."""
+
+from collections.abc import Mapping, Sequence
+
+from specdec_jax.models.language_model import LanguageModel
+
+Message = Mapping[str, str]
+Prompt = str | Sequence[int] | Sequence[Message]
+
+
+def encode_all(
+  prompts: Prompt | Sequence[Prompt], target: LanguageModel
+) -> list[list[int]]:
+  """Token ids of one prompt or of several.
+
+  Args:
+    prompts: text, token ids or chat messages (`{"role": .., "content": ..}`),
+      or a sequence of such.
+    target: the model to read them.
+
+  Raises:
+    ValueError: a prompt is empty, of no known kind, or not for this target.
+  """
+  if _is_one(prompts):
+    prompts = [prompts]
+  if not prompts:
+    raise ValueError("prompts: expected at least one prompt, got none")
+  return [
+    _encode(prompt, f"prompt {index}", target)
+    for index, prompt in enumerate(prompts)
+  ]
+
+
+def _is_one(prompts) -> bool:
+  if isinstance(prompts, str):
+    return True
+  return len(prompts) > 0 and (_is_token(prompts[0]) or _is_chat(prompts))
+
+
+def _is_token(value) -> bool:
+  return hasattr(value, "__index__") and not isinstance(value, bool)
+
+
+def _is_chat(prompt) -> bool:
+  return len(prompt) > 0 and all(isinstance(m, Mapping) for m in prompt)
+
+
+def _encode(prompt, name: str, target: LanguageModel) -> list[int]:
+  if isinstance(prompt, str) or (len(prompt) and _is_chat(prompt)):
+    if target.tokenizer is None:
+      raise ValueError(
+        f"{name}: {target.name} has no tokenizer; give token ids instead"
+      )
+    if isinstance(prompt, str):
+      tokens = target.tokenizer.encode(prompt)
+    else:
+      tokens = target.tokenizer.apply_chat_template(prompt)
+  elif all(_is_token(token) for token in prompt):
+    tokens = [int(token) for token in prompt]
+  else:
+    raise ValueError(
+      f"{name}: expected text, a list of token ids or a list of chat "
+      f"messages, got {type(prompt).__name__} of "
+      f"{sorted({type(item).__name__ for item in prompt})}"
+    )
+  if not tokens or prompt == "":
+    raise ValueError(
+      f"{name}: expected at least one token, got an empty prompt"
+    )
+  size = target.network.vocab_size
+  for token in tokens:
+    if not 0 <= token < size:
+      raise ValueError(
+        f"{name}: token {token} is outside the vocabulary of {target.name}, "
+        f"[0, {size})"
+      )
+  return tokens
