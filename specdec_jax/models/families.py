@@ -51,6 +51,7 @@ class Family:
     mlp_bias: biases of the mlp, likewise.
     qk_norm: whether each head of query and key is normalised before RoPE.
     names: our parameter -> the checkpoint's tensor.
+    ignored: endings of tensors that checkpoints may hold and nobody needs.
     defaults: what fields absent from config.json mean. A field in neither
       place, if it is needed, is an error.
   """
@@ -62,6 +63,7 @@ class Family:
   mlp_bias: bool | str = False
   qk_norm: bool = False
   names: Mapping[str, str] = _LLAMA_NAMES
+  ignored: tuple[str, ...] = ("rotary_emb.inv_freq",)
   defaults: Mapping[str, Any] = MappingProxyType({})
 
   def tensor_name(self, path: str) -> str:

@@ -241,9 +241,14 @@ class TransformerNetwork:
   platform: str | None = None
 
   def __post_init__(self):
-    if self.dtype not in DTYPES:
+    self.check_dtype(self.dtype)
+
+  @staticmethod
+  def check_dtype(dtype: str) -> None:
+    """Raises ValueError for a dtype that is not supported."""
+    if dtype not in DTYPES:
       raise ValueError(
-        f"dtype {self.dtype!r} is not supported; supported: {', '.join(DTYPES)}"
+        f"dtype {dtype!r} is not supported; supported: {', '.join(DTYPES)}"
       )
 
   @property

@@ -1,0 +1,211 @@
+"""Loads Hugging Face models: a hub id or a folder, onto a mesh."""
+
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tqdm
+
+from specdec_jax import sharding
+from specdec_jax.loading import checkpoint, tokenizer
+from specdec_jax.models import config as config_lib
+from specdec_jax.models.language_model import LanguageModel
+from specdec_jax.models.transformer import (
+  Params,
+  ParamInfo,
+  TransformerNetwork,
+)
+
+# What is downloaded: weights as safetensors, and never code or pickles.
+_HUB_FILES = (
+  "config.json",
+  "generation_config.json",
+  "model*.safetensors",
+  "model.safetensors.index.json",
+  "tokenizer*.json",
+  "tokenizer.model",
+  "special_tokens_map.json",
+  "added_tokens.json",
+  "vocab.json",
+  "merges.txt",
+  "chat_template.*",
+)
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_SAMPLING = (
+  "do_sample",
+  "temperature",
+  "top_k",
+  "top_p",
+  "min_p",
+  "repetition_penalty",
+)
+
+
+def load(
+  source: str | Path,
+  *,
+  dtype: str = "bfloat16",
+  mesh: jax.sharding.Mesh | None = None,
+  progress: bool = True,
+) -> LanguageModel:
+  """Loads a model, its tokenizer and its weights.
+
+  Each device reads the slices that it holds; there is no second copy of the
+  weights on the host.
+
+  Args:
+    source: a folder, or the id of a model on the Hugging Face hub.
+    dtype: "bfloat16" or "float32", of weights and activations.
+    mesh: where the model lives, see `sharding.make_mesh`; the first device if
+      None.
+    progress: whether to show a progress bar, if stderr is a terminal.
+
+  Raises:
+    ValueError: what is not supported, not there or broken, all at once.
+  """
+  mesh = sharding.make_mesh() if mesh is None else mesh
+  # Refuses a wrong dtype before anything is downloaded.
+  make_network = _network_maker(dtype, mesh)
+  folder = _folder(source)
+  fields = checkpoint.read_json(folder / "config.json")
+  if fields.get("quantization_config"):
+    method = fields["quantization_config"].get("quant_method", "unknown")
+    raise ValueError(
+      f"{source} is quantised ({method}); load the original weights instead"
+    )
+  config = config_lib.from_hf(fields)
+  files = checkpoint.Checkpoint(checkpoint.find_files(folder))
+  _check(files, make_network(config), config)
+  reader = None
+  if any((folder / name).is_file() for name in tokenizer.FILES):
+    reader = tokenizer.Tokenizer.from_folder(folder)
+  vocab = config.vocab_size if reader is None else reader.size
+  network = make_network(config.with_vocab(vocab, mesh.shape[sharding.MODEL]))
+  generation = {}
+  if (folder / "generation_config.json").is_file():
+    generation = checkpoint.read_json(folder / "generation_config.json")
+  return LanguageModel(
+    network=network,
+    params=_read(files, network, mesh, str(source), progress),
+    tokenizer=reader,
+    eos_ids=_eos_ids(generation, fields, reader, vocab),
+    mesh=mesh,
+    name=str(source),
+    generation_config={k: generation[k] for k in _SAMPLING if k in generation},
+  )
+
+
+def _network_maker(
+  dtype: str, mesh: jax.sharding.Mesh
+) -> Callable[[config_lib.ModelConfig], TransformerNetwork]:
+  TransformerNetwork.check_dtype(dtype)
+  platform = mesh.devices.flat[0].platform
+  return lambda config: TransformerNetwork(config, dtype, platform)
+
+
+def _folder(source: str | Path) -> Path:
+  """The folder of a model, downloaded first if it is on the hub."""
+  path = Path(source).expanduser()
+  if path.is_dir():
+    return path
+  if path.is_file():
+    raise ValueError(f"{source} is a file; expected the model's folder")
+  if isinstance(source, Path) or not _HUB_ID.fullmatch(source):
+    raise ValueError(f"no such folder: {source}")
+  import huggingface_hub
+
+  try:
+    return Path(
+      huggingface_hub.snapshot_download(
+        source, allow_patterns=list(_HUB_FILES)
+      )
+    )
+  except Exception as error:  # network, rights, names: all end here
+    raise ValueError(
+      f"no folder {source}, and it cannot be had from the Hugging Face hub: "
+      f"{type(error).__name__}: {error}"
+    ) from error
+
+
+def _check(
+  files: checkpoint.Checkpoint,
+  network: TransformerNetwork,
+  config: config_lib.ModelConfig,
+) -> None:
+  """Compares the headers with the network, before the vocabulary is cut."""
+  family = config.family
+  expected = {
+    family.tensor_name(path): info.shape
+    for path, info in network.param_infos().items()
+  }
+  ignored = family.ignored
+  if config.tied:
+    ignored += (family.tensor_name("head.weight"),)
+  files.check(expected, ignored)
+
+
+def _read(
+  files: checkpoint.Checkpoint,
+  network: TransformerNetwork,
+  mesh: jax.sharding.Mesh,
+  name: str,
+  progress: bool,
+) -> Params:
+  """Reads all weights onto the mesh."""
+  itemsize = np.dtype(network.dtype).itemsize
+
+  def size(item: tuple[str, ParamInfo]) -> int:
+    return int(np.prod(item[1].shape)) * itemsize
+
+  # Largest first: what a tensor takes while it is copied comes on top of what
+  # is there already.
+  items = sorted(network.param_infos().items(), key=size, reverse=True)
+  params = {}
+  with tqdm.tqdm(
+    total=sum(map(size, items)),
+    desc=f"Loading {name}",
+    unit="B",
+    unit_scale=True,
+    disable=not (progress and sys.stderr.isatty()),
+    file=sys.stderr,
+  ) as bar:
+    for item in items:
+      path, info = item
+      tensor = network.config.family.tensor_name(path)
+
+      def part(index, tensor=tensor, info=info):
+        bounds = tuple(
+          slice(*s.indices(n)[:2])
+          for s, n in zip(index, info.shape, strict=True)
+        )
+        return files.read(tensor, bounds, network.dtype)
+
+      where = jax.sharding.NamedSharding(mesh, info.spec(mesh))
+      params[path] = jax.make_array_from_callback(info.shape, where, part)
+      params[path].block_until_ready()
+      bar.update(size(item))
+  return params
+
+
+def _eos_ids(
+  generation: Mapping[str, Any],
+  fields: Mapping[str, Any],
+  reader: tokenizer.Tokenizer | None,
+  vocab: int,
+) -> tuple[int, ...]:
+  """The tokens that end a sequence: the first source that names any."""
+  sources = (
+    generation.get("eos_token_id"),
+    fields.get("eos_token_id"),
+    None if reader is None else list(reader.eos_ids),
+  )
+  for ids in sources:
+    ids = [ids] if isinstance(ids, int) else list(ids or ())
+    valid = [int(i) for i in ids if 0 <= int(i) < vocab]
+    if valid:
+      return tuple(dict.fromkeys(valid))
+  return ()

@@ -1,0 +1,85 @@
+"""A network, its weights, and how it reads text."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from specdec_jax.types import Array, Network, PyTree
+
+if TYPE_CHECKING:
+  from specdec_jax.loading.tokenizer import Tokenizer
+
+# `logits` pads to a multiple of this, so that few lengths compile.
+_BUCKET = 32
+
+
+@dataclasses.dataclass(frozen=True)
+class LanguageModel:
+  """What `load` returns.
+
+  Attributes:
+    network: what programs are compiled for.
+    params: its weights, on `mesh`.
+    tokenizer: how it reads text; None when only token ids can be used.
+    eos_ids: the tokens that end a sequence, all below V.
+    mesh: where it runs.
+    name: what people call it.
+    generation_config: the author's sampling values, from
+      generation_config.json. Never used unless asked for.
+  """
+
+  network: Network
+  params: PyTree = dataclasses.field(compare=False, repr=False)
+  tokenizer: Tokenizer | None = dataclasses.field(compare=False)
+  eos_ids: tuple[int, ...]
+  mesh: jax.sharding.Mesh
+  name: str
+  generation_config: Mapping[str, Any] = dataclasses.field(
+    default_factory=dict, compare=False
+  )
+
+  def without_params(self) -> LanguageModel:
+    """This model without its weights: static, cheap to keep."""
+    return dataclasses.replace(self, params=None)
+
+  def tokenizer_mismatch(self, other: LanguageModel) -> str | None:
+    """Why token ids of one model mean something else to the other, or None."""
+    mine, theirs = self.tokenizer, other.tokenizer
+    if mine is not None and theirs is not None:
+      return mine.same_as(theirs)
+    if self.network.vocab_size != other.network.vocab_size:
+      return (
+        f"{self.network.vocab_size} and {other.network.vocab_size} tokens"
+      )
+    return None
+
+  def logits(self, tokens: Sequence[int]) -> np.ndarray:
+    """The raw logits after each token, float32 `[T, V]`.
+
+    Raises:
+      ValueError: no tokens, or tokens that are not in the vocabulary.
+    """
+    vocab = self.network.vocab_size
+    if not len(tokens) or not all(0 <= token < vocab for token in tokens):
+      raise ValueError(f"expected one or more tokens in [0, {vocab})")
+    # Causal: what is padded behind the last token does not reach it.
+    size = -(-len(tokens) // _BUCKET) * _BUCKET
+    tokens_BT = np.zeros((1, size), np.int32)
+    tokens_BT[0, : len(tokens)] = tokens
+    logits_BTV = _logits(self.network, self.params, tokens_BT)
+    return np.asarray(logits_BTV[0, : len(tokens)])
+
+
+@functools.partial(jax.jit, static_argnames="network")
+def _logits(network: Network, params: PyTree, tokens_BT: Array) -> Array:
+  cache = network.init_cache(1, tokens_BT.shape[1])
+  start_B = jnp.zeros(1, jnp.int32)
+  hidden_BTD, _, _ = network.forward(params, tokens_BT, start_B, cache)
+  return network.head(params, hidden_BTD)
