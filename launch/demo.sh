@@ -39,7 +39,7 @@ use_environment
 if [[ ${#models[@]} -eq 2 ]]; then
   drafter=(--draft "${models[1]}")
 else
-  drafter=(--drafter prompt_lookup)
+  drafter=(--drafter lookup)
 fi
 
 prompt='from typing import List

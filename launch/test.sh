@@ -17,5 +17,5 @@ if [[ ${SPECDEC_TORCH:-0} == 1 ]]; then
   extras+=,torch
 fi
 use_environment "$extras"
-exec pytest -n 2 \
+exec python -m pytest -n 2 \
   -m "not (real or aot or notebook or browser)" "$@"
