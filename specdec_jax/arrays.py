@@ -19,7 +19,7 @@ def window(array_BS: Array, start_B: Array, size: int) -> Array:
 def put(array_BS: Array, start_B: Array, values_BT: Array) -> Array:
   """`array[b, start[b] + t] = values[b, t]`; what falls outside is dropped."""
   rows, width = values_BT.shape
-  slot_BT = start_B[:, None] + jnp.arange(width)
+  slot_BT = start_B[:, None] + jnp.arange(width)[None]
   row_B1 = jnp.arange(rows)[:, None]
   return array_BS.at[row_B1, slot_BT].set(values_BT, mode="drop")
 

@@ -6,7 +6,7 @@ until every row has ended. Both map a `DecodeState` to the next.
 """
 
 import dataclasses
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -327,7 +327,7 @@ def _commit(
   drafts_B = jnp.where(
     count_B > kept_B, proposal.length_B, jnp.minimum(count_B, proposal.length_B)
   )
-  by_draft_BT = jnp.arange(token_BT.shape[1]) < kept_B[:, None]
+  by_draft_BT = jnp.arange(token_BT.shape[1])[None] < kept_B[:, None]
   log_probs_BS = state.log_probs_BS
   if log_probs_BS is not None:
     log_p_BTV = jax.nn.log_softmax(logits_BTV, axis=-1)

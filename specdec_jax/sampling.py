@@ -115,9 +115,8 @@ def log_probs(logits_BTV: Array, law: Law) -> Array:
     _kept(scaled_BTV, law, greedy_B11[..., 0]), scaled_BTV, LOG_ZERO
   )
   best_BT = jnp.argmax(logits_BTV, axis=-1)
-  one_hot_BTV = jnp.where(
-    jnp.arange(logits_BTV.shape[-1]) == best_BT[..., None], 0.0, LOG_ZERO
-  )
+  token_11V = jnp.arange(logits_BTV.shape[-1])[None, None]
+  one_hot_BTV = jnp.where(token_11V == best_BT[..., None], 0.0, LOG_ZERO)
   return jnp.where(
     greedy_B11, one_hot_BTV, jax.nn.log_softmax(scaled_BTV, axis=-1)
   )

@@ -41,12 +41,12 @@ class Counts:
     self, active_B: Array, tokens_B: Array, drafts_B: Array, kept_B: Array
   ) -> "Counts":
     """Adds one block: `tokens_B` emitted, `drafts_B` judged, `kept_B` kept."""
-    place_K = jnp.arange(self.drafted_BK.shape[1])
+    place_1K = jnp.arange(self.drafted_BK.shape[1])[None]
     return Counts(
       tokens_B=self.tokens_B + tokens_B,
       passes_B=self.passes_B + active_B,
-      drafted_BK=self.drafted_BK + (place_K < drafts_B[:, None]),
-      accepted_BK=self.accepted_BK + (place_K < kept_B[:, None]),
+      drafted_BK=self.drafted_BK + (place_1K < drafts_B[:, None]),
+      accepted_BK=self.accepted_BK + (place_1K < kept_B[:, None]),
     )
 
 

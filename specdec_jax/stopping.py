@@ -30,6 +30,6 @@ def until_eos(
     How many tokens are left, the EOS among them, and whether there is one.
   """
   eos_BT = (token_BT[..., None] == eos_BE[:, None, :]).any(axis=-1)
-  eos_BT &= jnp.arange(token_BT.shape[1]) < count_B[:, None]
+  eos_BT &= jnp.arange(token_BT.shape[1])[None] < count_B[:, None]
   found_B = eos_BT.any(axis=1)
   return jnp.where(found_B, jnp.argmax(eos_BT, axis=1) + 1, count_B), found_B

@@ -48,14 +48,14 @@ class BlockRule(rejection.RejectionRule):
     h_BK = jnp.where(
       total_BK > 0, mass_BK / jnp.where(total_BK > 0, total_BK, 1), 1
     )
-    number_K = jnp.arange(1, width + 1)
-    last_BK = number_K == proposal.length_B[:, None]
+    number_1K = jnp.arange(1, width + 1)[None]
+    last_BK = number_1K == proposal.length_B[:, None]
     h_BK = jnp.where(last_BK, joint_BK, h_BK)
     return jnp.where(rejection.drafted(proposal), h_BK, 0)
 
   def kept(self, passed_BK: Array) -> Array:
-    number_K = jnp.arange(1, passed_BK.shape[1] + 1)
-    return jnp.max(jnp.where(passed_BK, number_K, 0), axis=1, initial=0)
+    number_1K = jnp.arange(1, passed_BK.shape[1] + 1)[None]
+    return jnp.max(jnp.where(passed_BK, number_1K, 0), axis=1, initial=0)
 
   def residual(
     self, log_p_BTV: Array, proposal: Proposal, kept_B: Array

@@ -61,8 +61,8 @@ class RejectionRule(abc.ABC):
 
 def drafted(proposal: Proposal) -> Array:
   """Which entries of the proposal are drafts and not filler, `[B, K]`."""
-  index_K = jnp.arange(proposal.tokens_BK.shape[1])
-  return index_K < proposal.length_B[:, None]
+  index_1K = jnp.arange(proposal.tokens_BK.shape[1])[None]
+  return index_1K < proposal.length_B[:, None]
 
 
 def draft_probs(proposal: Proposal, vocab_size: int) -> Array:

@@ -69,7 +69,7 @@ class PromptLookup:
   def _find(self, tokens_BS: Array, length_B: Array) -> tuple[Array, Array]:
     """Where the best match ends, and whether there is one."""
     slots = tokens_BS.shape[1]
-    place_S = jnp.arange(slots)
+    place_1S = jnp.arange(slots)[None]
     newest_B = length_B - 1
     run_BS = jnp.zeros_like(tokens_BS)  # newest tokens matched at each place
     whole_BS = jnp.ones(tokens_BS.shape, bool)
@@ -77,10 +77,10 @@ class PromptLookup:
       token_B1 = window(tokens_BS, jnp.maximum(newest_B - back, 0), 1)
       there_BS = jnp.roll(tokens_BS, back, axis=1)
       # A place shorter than the n-gram would wrap around to the row's end.
-      exists_BS = (place_S >= back) & (newest_B[:, None] >= back)
+      exists_BS = (place_1S >= back) & (newest_B[:, None] >= back)
       whole_BS &= (there_BS == token_B1) & exists_BS
       run_BS += whole_BS
-    run_BS = jnp.where(place_S < newest_B[:, None], run_BS, 0)
+    run_BS = jnp.where(place_1S < newest_B[:, None], run_BS, 0)
     longest_B1 = run_BS.max(axis=1, keepdims=True)
-    latest_BS = jnp.where(run_BS == longest_B1, place_S, -1)
+    latest_BS = jnp.where(run_BS == longest_B1, place_1S, -1)
     return jnp.argmax(latest_BS, axis=1), longest_B1[:, 0] > 0
