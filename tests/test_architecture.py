@@ -57,13 +57,25 @@ def _module(path: pathlib.Path) -> str:
   return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
+def _walk(node: ast.AST) -> Iterator[ast.AST]:
+  """All nodes that can run: not those under `if TYPE_CHECKING`."""
+  yield node
+  for child in ast.iter_child_nodes(node):
+    if not (isinstance(child, ast.If) and _is_type_checking(child.test)):
+      yield from _walk(child)
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+  return ast.unparse(test) in ("TYPE_CHECKING", "typing.TYPE_CHECKING")
+
+
 def _imports(source: str, module: str, is_package: bool) -> Iterator[str]:
   """Dotted names that a module imports, wherever in it the import stands.
 
   `from a import b` yields both a and a.b, since b may be a module.
   """
   package = module.split(".") if is_package else module.split(".")[:-1]
-  for node in ast.walk(ast.parse(source)):
+  for node in _walk(ast.parse(source)):
     if isinstance(node, ast.Import):
       yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom):
@@ -104,6 +116,25 @@ def _uses(imports: set[str], libraries: set[str]) -> set[str]:
   }
 
 
+def _unannotated(tree: ast.Module) -> list[str]:
+  """Functions and methods that lack a type hint; nested ones may."""
+  functions = ast.FunctionDef | ast.AsyncFunctionDef
+  owners = [tree, *(n for n in tree.body if isinstance(n, ast.ClassDef))]
+  missing = []
+  for owner in owners:
+    for node in owner.body:
+      if not isinstance(node, functions):
+        continue
+      args = [
+        *(node.args.posonlyargs + node.args.args + node.args.kwonlyargs),
+        *filter(None, [node.args.vararg, node.args.kwarg]),
+      ]
+      hinted = all(a.annotation or a.arg in ("self", "cls") for a in args)
+      if not (hinted and (node.returns or node.name == "__init__")):
+        missing.append(node.name)
+  return missing
+
+
 def _name(path: pathlib.Path) -> str:
   return str(path.relative_to(PACKAGE))
 
@@ -131,6 +162,11 @@ def test_files_stay_small(path):
 
 
 @each_file
+def test_functions_have_type_hints(path):
+  assert _unannotated(ast.parse(path.read_text())) == []
+
+
+@each_file
 def test_only_the_tokenizer_imports_transformers(path):
   if path != PACKAGE / "loading" / "tokenizer.py":
     assert not _uses(_imports_of(path), {"transformers"})
@@ -154,6 +190,8 @@ def test_nothing_is_unpickled_and_torch_is_not_needed(path):
     ("from specdec_jax import decode", "specdec_jax.types", ["decode"]),
     ("from specdec_jax import load", "specdec_jax.models.rope", ["load"]),
     ("def f():\n  from .. import cli", "specdec_jax.models.rope", ["cli"]),
+    ("if x:\n  from .. import cli", "specdec_jax.models.rope", ["cli"]),
+    ("if TYPE_CHECKING:\n  from .. import cli", "specdec_jax.models.rope", []),
     ("from . import rope", "specdec_jax.models.attention", []),
     ("from specdec_jax import types", "specdec_jax.decode", []),
     ("from specdec_jax.models import rope", "specdec_jax.models.config", []),
