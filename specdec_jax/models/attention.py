@@ -52,7 +52,7 @@ def attend(
     key_BMSH,
     preferred_element_type=jnp.float32,
   ) * (width**-0.5)
-  seen_BTS = jnp.arange(slots) <= position_BT[..., None]
+  seen_BTS = jnp.arange(slots)[None, None] <= position_BT[..., None]
   score = score_BMQS.reshape(batch, kv_heads, group, tokens, slots)
   score = jnp.where(seen_BTS[:, None, None], score, MASKED)
   weight_BMQS = jax.nn.softmax(score, axis=-1).reshape(score_BMQS.shape)

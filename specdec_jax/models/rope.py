@@ -33,7 +33,8 @@ def _scale(frequency: np.ndarray, scaling: RopeScaling) -> np.ndarray:
 
 def angles(config: ModelConfig, position_BT: Array) -> tuple[Array, Array]:
   """Cosines and sines for these positions, float32 `[B, T, 1, H / 2]`."""
-  angle = position_BT[..., None, None].astype(jnp.float32) * frequencies(config)
+  frequency = frequencies(config)[None, None, None]
+  angle = position_BT[..., None, None].astype(jnp.float32) * frequency
   return jnp.cos(angle), jnp.sin(angle)
 
 

@@ -57,7 +57,9 @@ class Linear(nnx.Module):
 
   def __call__(self, x: Array) -> Array:
     y = jnp.einsum("...i,oi->...o", x, self.weight.get_value())
-    return y if self.bias is None else y + self.bias.get_value()
+    if self.bias is None:
+      return y
+    return y + jnp.expand_dims(self.bias.get_value(), range(y.ndim - 1))
 
 
 class RMSNorm(nnx.Module):
@@ -71,7 +73,8 @@ class RMSNorm(nnx.Module):
     wide = x.astype(jnp.float32)
     mean = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
     wide = wide * jax.lax.rsqrt(mean + self.eps)
-    return (wide * self.scale.get_value().astype(jnp.float32)).astype(x.dtype)
+    scale = self.scale.get_value().astype(jnp.float32)
+    return (wide * jnp.expand_dims(scale, range(x.ndim - 1))).astype(x.dtype)
 
 
 class Attention(nnx.Module):
@@ -175,7 +178,7 @@ class Decoder(nnx.Module):
     self.head = None if config.tied else Table(config, dtype)
 
   def __call__(self, tokens_BT, start_B, cache, taps, upcast):
-    position_BT = start_B[:, None] + jnp.arange(tokens_BT.shape[1])
+    position_BT = start_B[:, None] + jnp.arange(tokens_BT.shape[1])[None]
     angles = rope.angles(self.config, position_BT)
     # mode="clip": the default fills rows of foreign ids with NaN.
     x_BTD = jnp.take(
@@ -201,8 +204,9 @@ class Decoder(nnx.Module):
       preferred_element_type=jnp.float32,
     )[..., : self.config.vocab_size]
     if self.config.known_rows < self.config.vocab_size:
-      known_V = jnp.arange(self.config.vocab_size) < self.config.known_rows
-      logits_BTV = jnp.where(known_V, logits_BTV, attention.MASKED)
+      token_11V = jnp.arange(self.config.vocab_size)[None, None]
+      known_11V = token_11V < self.config.known_rows
+      logits_BTV = jnp.where(known_11V, logits_BTV, attention.MASKED)
     return logits_BTV
 
 
