@@ -147,7 +147,9 @@ def init_state(
   )
 
 
-def replace_row(state: DecodeState, row: Array, other: DecodeState):
+def replace_row(
+  state: DecodeState, row: Array, other: DecodeState
+) -> DecodeState:
   """Puts the only row of `other` in the place of row `row` of `state`."""
   return jax.tree.map(lambda a, b: a.at[row].set(b[0]), state, other)
 
@@ -249,7 +251,9 @@ def _look(engine: Engine, state: DecodeState) -> View:
   """What a drafter may see of the state."""
   noise = _noise(engine, state)
 
-  def draw(logits_BTV: Array, position_BT: Array):
+  def draw(
+    logits_BTV: Array, position_BT: Array
+  ) -> tuple[Array, Array | None]:
     law_BTV = _law(engine, logits_BTV, state.law)
     return engine.rule.draw(law_BTV, position_BT, noise)
 

@@ -1,6 +1,7 @@
 """From what a user calls a prompt to token ids."""
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 from specdec_jax.models.language_model import LanguageModel
 
@@ -21,31 +22,30 @@ def encode_all(
   Raises:
     ValueError: a prompt is empty, of no known kind, or not for this target.
   """
-  if _is_one(prompts):
-    prompts = [prompts]
-  if not prompts:
+  rows = [prompts] if _is_one(prompts) else list(prompts)
+  if not rows:
     raise ValueError("prompts: expected at least one prompt, got none")
   return [
     _encode(prompt, f"prompt {index}", target)
-    for index, prompt in enumerate(prompts)
+    for index, prompt in enumerate(rows)
   ]
 
 
-def _is_one(prompts) -> bool:
+def _is_one(prompts: Any) -> bool:
   if isinstance(prompts, str):
     return True
   return len(prompts) > 0 and (_is_token(prompts[0]) or _is_chat(prompts))
 
 
-def _is_token(value) -> bool:
+def _is_token(value: object) -> bool:
   return hasattr(value, "__index__") and not isinstance(value, bool)
 
 
-def _is_chat(prompt) -> bool:
+def _is_chat(prompt: Sequence) -> bool:
   return len(prompt) > 0 and all(isinstance(m, Mapping) for m in prompt)
 
 
-def _encode(prompt, name: str, target: LanguageModel) -> list[int]:
+def _encode(prompt: Any, name: str, target: LanguageModel) -> list[int]:
   if isinstance(prompt, str) or (len(prompt) and _is_chat(prompt)):
     if target.tokenizer is None:
       raise ValueError(

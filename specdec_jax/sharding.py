@@ -111,7 +111,7 @@ def of_state(mesh: Mesh, shapes: PyTree) -> PyTree:
   All of them lead with B. Those of four axes are caches, `[B, M, S, H]`.
   """
 
-  def place(leaf) -> NamedSharding:
+  def place(leaf: jax.ShapeDtypeStruct) -> NamedSharding:
     batch, *rest = leaf.shape
     spec = (
       cache_spec(batch, rest[0], mesh)

@@ -6,6 +6,7 @@ rule gives the target's law to rounding.
 """
 
 import dataclasses
+import functools
 import itertools
 from collections.abc import Callable, Mapping
 
@@ -33,6 +34,7 @@ def emission_law(
   context: Tokens = (),
   *,
   point_mass: bool = False,
+  width: int | None = None,
 ) -> dict[Tokens, float]:
   """How probable each output of one block is: kept drafts and next token.
 
@@ -45,43 +47,96 @@ def emission_law(
     point_mass: whether the drafter reports picks instead of q, as a lookup
       does; the drafts are then still enumerated with the probabilities of
       `draft`, which must be one-hot for that to be honest.
+    width: columns of the proposal, K by default. The others hold filler, as
+      in a row that drafted fewer tokens than its neighbours.
 
   Returns:
     Probabilities by emitted tokens, of lengths 1 to K + 1.
   """
+  count = num_draft_tokens
+  filler = (width or count) - count
   vocab_size = len(target(context))
+  drafts_RK = np.array(
+    list(itertools.product(range(vocab_size), repeat=count)), np.int32
+  ).reshape(-1, count)
+  # The tests that may pass or fail: one outcome in each row.
+  passed_PK = np.array(
+    list(itertools.product((False, True), repeat=count)), bool
+  ).reshape(-1, count)
+  laws = [
+    _along(target, draft, context, tuple(drafts.tolist()))
+    for drafts in drafts_RK
+  ]
+  p_RTV = np.array([p for p, _ in laws])
+  q_RKV = np.array([q for _, q in laws]).reshape(-1, count, vocab_size)
+  drawn_R = np.prod(
+    np.take_along_axis(q_RKV, drafts_RK[..., None], axis=2)[..., 0], axis=1
+  )
+  more = ((0, 0), (0, filler))
+  tokens_RK = np.pad(drafts_RK, more, constant_values=vocab_size - 1)
+  accept_RK, kept_P, next_RPV = _judge(
+    rule,
+    point_mass,
+    _log(np.pad(p_RTV, (*more, (0, 0)), constant_values=1 / vocab_size)),
+    _log(np.pad(q_RKV, (*more, (0, 0)), constant_values=1 / vocab_size)),
+    jnp.asarray(tokens_RK),
+    jnp.full(len(tokens_RK), count),
+    jnp.asarray(np.pad(passed_PK, more)),
+  )
+  accept_RK = np.asarray(accept_RK, float)
+  kept_P = np.asarray(kept_P)
+  next_RPV = np.asarray(next_RPV, float)
   law: dict[Tokens, float] = {}
-  passes = itertools.product((False, True), repeat=num_draft_tokens)
-  passed_PK = np.array(list(passes), bool).reshape(-1, num_draft_tokens)
-  for drafts in itertools.product(range(vocab_size), repeat=num_draft_tokens):
-    prefixes = [context + drafts[:i] for i in range(num_draft_tokens + 1)]
-    q_KV = [draft(prefix) for prefix in prefixes[:-1]]
-    drawn = np.prod([q_V[x] for q_V, x in zip(q_KV, drafts, strict=True)])
-    if drawn == 0:
-      continue
-    log_p_TV = _log(np.array([target(prefix) for prefix in prefixes]))
-    log_q_KV = _log(np.array(q_KV).reshape(-1, vocab_size))
-    # One row of the batch for each outcome of the K tests.
-    rows = len(passed_PK)
-    log_p_PTV = jnp.tile(log_p_TV, (rows, 1, 1))
-    proposal = Proposal(
-      tokens_BK=jnp.tile(jnp.array(drafts, jnp.int32), (rows, 1)),
-      length_B=jnp.full(rows, num_draft_tokens),
-      log_q_BKV=None if point_mass else jnp.tile(log_q_KV, (rows, 1, 1)),
-    )
-    accept_K = np.asarray(rule.acceptance(log_p_PTV, proposal)[0], float)
+  for row in np.flatnonzero(drawn_R):
+    if accept_RK[row, count:].any():
+      raise AssertionError(f"{rule} may keep filler: {accept_RK[row]}")
+    accept_K = accept_RK[row, :count]
     outcome_P = np.where(passed_PK, accept_K, 1 - accept_K).prod(axis=1)
-    kept_P = rule.kept(jnp.asarray(passed_PK))
-    next_PV = np.asarray(rule.residual(log_p_PTV, proposal, kept_P), float)
-    next_PV = next_PV / next_PV.sum(axis=1, keepdims=True)
-    for outcome, kept, next_V in zip(
-      outcome_P, np.asarray(kept_P), next_PV, strict=True
-    ):
-      for token in range(vocab_size):
-        emitted = (*drafts[:kept], token)
-        share = drawn * outcome * next_V[token]
-        law[emitted] = law.get(emitted, 0.0) + share
-  return {tokens: share for tokens, share in law.items() if share > 0}
+    next_PV = next_RPV[row] / next_RPV[row].sum(axis=1, keepdims=True)
+    share_PV = drawn_R[row] * outcome_P[:, None] * next_PV
+    for outcome, token in zip(*np.nonzero(share_PV), strict=True):
+      kept = drafts_RK[row, : kept_P[outcome]].tolist()
+      emitted = (*kept, int(token))
+      law[emitted] = law.get(emitted, 0.0) + float(share_PV[outcome, token])
+  return law
+
+
+def _along(
+  target: NextLaw, draft: NextLaw, context: Tokens, drafts: Tokens
+) -> tuple[list[np.ndarray], list[np.ndarray]]:
+  """p after each prefix of the drafts, and q of each draft."""
+  prefixes = [context + drafts[:i] for i in range(len(drafts) + 1)]
+  return [target(x) for x in prefixes], [draft(x) for x in prefixes[:-1]]
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1))
+def _judge(
+  rule: RejectionRule,
+  point_mass: bool,
+  log_p_RTV: Array,
+  log_q_RKV: Array,
+  tokens_RK: Array,
+  length_R: Array,
+  passed_PK: Array,
+) -> tuple[Array, Array, Array]:
+  """What a rule says to every draft R, and after every outcome P of tests."""
+  rows, outcomes = len(tokens_RK), len(passed_PK)
+
+  def proposal(times: int) -> Proposal:
+    def repeat(array: Array) -> Array:
+      return jnp.repeat(array, times, axis=0)
+
+    log_q = None if point_mass else repeat(log_q_RKV)
+    return Proposal(repeat(tokens_RK), repeat(length_R), log_q)
+
+  accept_RK = rule.acceptance(log_p_RTV, proposal(1))
+  kept_P = rule.kept(passed_PK)
+  weight = rule.residual(
+    jnp.repeat(log_p_RTV, outcomes, axis=0),
+    proposal(outcomes),
+    jnp.tile(kept_P, rows),
+  )
+  return accept_RK, kept_P, weight.reshape(rows, outcomes, -1)
 
 
 def speculative_law(
@@ -98,27 +153,28 @@ def speculative_law(
 
   Blocks are independent given the text, as fresh noise makes them.
   """
-  joint: dict[Tokens, float] = {}
-  block = emission_law(
-    rule, target, draft, num_draft_tokens, context, point_mass=point_mass
-  )
-  for emitted, share in block.items():
-    if len(emitted) >= length:
-      rest: Mapping[Tokens, float] = {(): 1.0}
-    else:
-      rest = speculative_law(
-        rule,
-        target,
-        draft,
-        num_draft_tokens,
-        length - len(emitted),
-        context + emitted,
-        point_mass=point_mass,
-      )
-    for tail, tail_share in rest.items():
-      tokens = (emitted + tail)[:length]
-      joint[tokens] = joint.get(tokens, 0.0) + share * tail_share
-  return joint
+
+  @functools.cache
+  def after(text: Tokens) -> Mapping[Tokens, float]:
+    left = length - len(text)
+    if left <= 0:
+      return {(): 1.0}
+    joint: dict[Tokens, float] = {}
+    block = emission_law(
+      rule,
+      target,
+      draft,
+      num_draft_tokens,
+      context + text,
+      point_mass=point_mass,
+    )
+    for emitted, share in block.items():
+      for tail, tail_share in after(text + emitted).items():
+        tokens = (emitted + tail)[:left]
+        joint[tokens] = joint.get(tokens, 0.0) + share * tail_share
+    return joint
+
+  return dict(after(()))
 
 
 def target_law(
@@ -160,7 +216,8 @@ class TableNetwork:
 
   It reads the older of the two from its cache, so that a fault in lengths,
   slots or rollback changes its law. Its weights are the table, `[V, V, V]`:
-  logits of the next token by older and newest token.
+  logits of the next token by older and newest token. What it shows to taps is
+  the number of the pair, older * V + newest.
   """
 
   vocab_size: int
@@ -181,13 +238,14 @@ class TableNetwork:
     width = tokens_BT.shape[1]
     cache_BS = put(cache, start_B, tokens_BT)
     older_BT = window(jnp.pad(cache_BS, ((0, 0), (1, 0))), start_B, width)
-    pair_BT = older_BT * self.vocab_size + tokens_BT
-    hidden_BTD = jax.nn.one_hot(pair_BT, self.vocab_size**2)
-    tapped_BTF = jnp.tile(hidden_BTD, (1, 1, len(taps)))
-    return hidden_BTD, tapped_BTF, cache_BS
+    pair_BT1 = (older_BT * self.vocab_size + tokens_BT)[..., None]
+    hidden_BT1 = pair_BT1.astype(jnp.float32)
+    return hidden_BT1, jnp.tile(hidden_BT1, (1, 1, len(taps))), cache_BS
 
   def head(self, params: PyTree, hidden_BTD: Array) -> Array:
-    return hidden_BTD @ params.reshape(-1, self.vocab_size)
+    # Looked up, not multiplied: a NaN of one row stays in that row.
+    pair_BT = hidden_BTD[..., 0].astype(jnp.int32)
+    return params.reshape(-1, self.vocab_size)[pair_BT]
 
 
 def table_model(

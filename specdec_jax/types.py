@@ -196,7 +196,7 @@ class AcceptanceRule(Protocol, Hashable):
   def coupled(self) -> bool: ...
 
   def draw(
-    self, log_q_BTV: Array, position_BT: Array, noise: Noise
+    self, log_q_BTV: Array, position_BT: Array, noise: Noise, /
   ) -> tuple[Array, Array | None]:
     """Draws drafts from their law; the other half of `View.draw`.
 
@@ -207,7 +207,7 @@ class AcceptanceRule(Protocol, Hashable):
     ...
 
   def __call__(
-    self, log_p_BTV: Array, proposal: Proposal, noise: Noise
+    self, log_p_BTV: Array, proposal: Proposal, noise: Noise, /
   ) -> Verdict:
     """Judges a proposal.
 

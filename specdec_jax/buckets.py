@@ -1,0 +1,108 @@
+"""Static shapes for ragged batches: few of them, so that few compile."""
+
+import dataclasses
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from specdec_jax.decode import Engine
+from specdec_jax.sampling import Law, SamplingParams
+from specdec_jax.types import Array
+
+_CHUNKS = (256, 64, 16)  # tokens of a prompt that one pass may take
+_MAX_WASTE = 1.5  # a chunk is too large if the passes feed more than this
+
+
+@dataclasses.dataclass(frozen=True)
+class Bucket:
+  """The shapes that a program is compiled for.
+
+  Attributes:
+    batch: rows, B.
+    slots: cache slots of a row, S.
+    chunk: tokens of each row in one pass of prefill; divides S.
+    num_chunks: passes of prefill; a value, nothing is compiled for it.
+  """
+
+  batch: int
+  slots: int
+  chunk: int
+  num_chunks: int
+
+  @classmethod
+  def of(
+    cls, lengths: list[int], limits: list[int], engine: Engine, shards: int
+  ) -> "Bucket":
+    """The bucket of a batch.
+
+    Args:
+      lengths: of the prompts.
+      limits: lengths at which the rows end.
+      engine: what it is compiled for.
+      shards: over how many devices the rows are spread.
+    """
+    batch = _power_of_two(-(-len(lengths) // shards)) * shards
+    slots = _slots(max(limits) + engine.spare_slots)
+    # The last token of a prompt is left to the first block.
+    longest = max(lengths) - 1
+    chunk = next(
+      (
+        size
+        for size in _CHUNKS
+        if slots % size == 0 and _up(longest, size) <= _MAX_WASTE * longest
+      ),
+      _CHUNKS[-1],
+    )
+    return cls(batch, slots, chunk, _up(longest, chunk) // chunk)
+
+
+def _up(count: int, size: int) -> int:
+  """The least multiple of `size` of at least `count`."""
+  return -(-count // size) * size
+
+
+def _power_of_two(count: int) -> int:
+  """The least power of two of at least `count`."""
+  return 1 << (count - 1).bit_length()
+
+
+def _slots(count: int) -> int:
+  """The least cache size of at least `count`: 2**n or 1.5 * 2**n."""
+  size = max(64, _power_of_two(count))
+  return size * 3 // 4 if max(count, 64) <= size * 3 // 4 else size
+
+
+def pack(
+  rows: list[list[int]],
+  limits: list[int],
+  params: list[SamplingParams],
+  eos_ids: Sequence[int],
+  bucket: Bucket,
+) -> dict[str, Any]:
+  """The batch as arrays; rows that fill up the bucket end at once."""
+  spare = bucket.batch - len(rows)
+
+  def column(values: Iterable, dtype: Any, fill: float) -> Array:
+    return jnp.asarray([*values, *[fill] * spare], dtype)
+
+  tokens_BS = np.zeros((bucket.batch, bucket.slots), np.int32)
+  for index, row in enumerate(rows):
+    tokens_BS[index, : len(row)] = row
+  # A power of two, so that another model's EOS ids rarely mean a new program.
+  eos_E = np.full(_power_of_two(max(len(eos_ids), 4)), -1, np.int32)
+  eos_E[: len(eos_ids)] = eos_ids
+  return {
+    "tokens_BS": jnp.asarray(tokens_BS),
+    "length_B": column(map(len, rows), jnp.int32, 1),
+    "limit_B": column(limits, jnp.int32, 1),
+    "seed_B": column((p.seed for p in params), jnp.uint32, 0),
+    "eos_BE": jnp.asarray(np.tile(eos_E, (bucket.batch, 1))),
+    "law": Law(
+      column((p.temperature for p in params), jnp.float32, 0),
+      column((p.top_k for p in params), jnp.int32, 0),
+      column((p.top_p for p in params), jnp.float32, 1),
+      column((p.min_p for p in params), jnp.float32, 0),
+    ),
+  }

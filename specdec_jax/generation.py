@@ -1,0 +1,172 @@
+"""One batch from its prompts to its end, a few blocks at a time."""
+
+import functools
+import time
+from collections.abc import Iterator
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from specdec_jax import decode, memory, sharding
+from specdec_jax.acceptance import GreedyRule
+from specdec_jax.buckets import Bucket, pack
+from specdec_jax.models.language_model import LanguageModel
+from specdec_jax.programs import create_state, state_program
+from specdec_jax.results import Chunk, GenerationResult, Timing
+from specdec_jax.sampling import SamplingParams
+from specdec_jax.stats import Stats
+from specdec_jax.stopping import Finish
+from specdec_jax.types import AcceptanceRule, Drafter
+
+_ALL_BLOCKS = 2**31 - 1
+
+
+class Generation:
+  """A batch on its way: advance it, read it, stop whenever you like.
+
+  Made by `SpeculativeDecoder.start`.
+  """
+
+  def __init__(
+    self,
+    target: LanguageModel,
+    drafter: Drafter,
+    rule: AcceptanceRule,
+    rows: list[list[int]],
+    params: list[SamplingParams],
+    limits: list[int],
+  ):
+    self._target = target
+    self._params = params
+    self._starts = [len(row) for row in rows]
+    static_drafter, draft_weights = drafter.split()
+    if all(p.temperature == 0 for p in params):
+      rule = GreedyRule()
+    self._engine = decode.Engine(target.network, static_drafter, rule)
+    self._weights = decode.Weights(target.params, draft_weights)
+    bucket = Bucket.of(
+      self._starts, limits, self._engine, target.mesh.shape[sharding.DATA]
+    )
+    state = self._initial_state(rows, limits, bucket)
+
+    num_chunks = jnp.int32(bucket.num_chunks)
+    fill = state_program(
+      decode.prefill,
+      (self._engine, bucket.chunk),
+      self._weights,
+      state,
+      num_chunks,
+    )
+    self._run = state_program(
+      decode.run, (self._engine,), self._weights, state, jnp.int32(0)
+    )
+    self._compile_seconds = fill.seconds + self._run.seconds
+    begin = time.perf_counter()
+    self._state = fill.call(self._weights, state, num_chunks)
+    jax.block_until_ready(self._state)
+    self._prefill_seconds = time.perf_counter() - begin
+    self._decode_seconds = 0.0
+
+  def _initial_state(
+    self, rows: list[list[int]], limits: list[int], bucket: Bucket
+  ) -> decode.DecodeState:
+    """The state before prefill, on the mesh."""
+    fields = pack(rows, limits, self._params, self._target.eos_ids, bucket)
+    static = (self._engine, any(p.logprobs for p in self._params))
+    mesh = self._target.mesh
+    shapes = jax.eval_shape(
+      functools.partial(decode.init_state, *static), **fields
+    )
+    shardings = sharding.of_state(mesh, shapes)
+    memory.check_fits(
+      shapes, shardings, bucket.batch, bucket.slots, mesh.devices.flat[0]
+    )
+    return create_state(decode.init_state, static, shardings, **fields)
+
+  @property
+  def done(self) -> bool:
+    """Whether every row has ended."""
+    return not bool(self._state.active_B.any())
+
+  def advance(self, blocks: int | None = None) -> None:
+    """Runs the loop for at most `blocks` blocks; to the end by default."""
+    begin = time.perf_counter()
+    steps = jnp.int32(_ALL_BLOCKS if blocks is None else blocks)
+    self._state = self._run.call(self._weights, self._state, steps)
+    jax.block_until_ready(self._state)
+    self._decode_seconds += time.perf_counter() - begin
+
+  def stream(self, blocks: int = 1) -> Iterator[Chunk]:
+    """Advances the only row to its end, and yields what came each time."""
+    if len(self._starts) != 1:
+      raise ValueError(
+        f"stream: expected one prompt, got {len(self._starts)}; use generate"
+      )
+    tokenizer = self._target.tokenizer
+    text = tokenizer.stream() if tokenizer else None
+    seen = self._starts[0]
+    reason = None
+    while reason is None:
+      self.advance(blocks)
+      state = self._state
+      length = int(state.length_B[0])
+      tokens = np.asarray(state.tokens_BS[0])[seen:length].tolist()
+      drafted = np.asarray(state.drafted_BS[0])[seen:length].tolist()
+      reason = _reason(int(state.finish_B[0]))
+      seen = length
+      pieces, rest = [""] * len(tokens), ""
+      if text:
+        shown = _without_eos(tokens, reason)
+        pieces[: len(shown)] = text.push(shown)
+        rest = text.flush() if reason else ""
+      if pieces:
+        pieces[-1] += rest
+      yield Chunk("".join(pieces) or rest, tokens, drafted, pieces, reason)
+
+  def result(self) -> GenerationResult:
+    """What there is so far; rows still running have no finish reason."""
+    state = self._state
+    rows = len(self._starts)
+    length_B, finish_B, tokens_BS, drafted_BS, log_probs_BS = jax.device_get(
+      (
+        state.length_B,
+        state.finish_B,
+        state.tokens_BS,
+        state.drafted_BS,
+        state.log_probs_BS,
+      )
+    )
+
+    def new(array_BS: np.ndarray, row: int) -> list:
+      return array_BS[row, self._starts[row] : length_B[row]].tolist()
+
+    tokens = [new(tokens_BS, row) for row in range(rows)]
+    reasons = [_reason(int(finish_B[row])) for row in range(rows)]
+    return GenerationResult(
+      texts=[self._text(*pair) for pair in zip(tokens, reasons, strict=True)],
+      tokens=tokens,
+      finish_reasons=reasons,
+      drafted=[new(drafted_BS, row) for row in range(rows)],
+      log_probs=[
+        new(log_probs_BS, row) if self._params[row].logprobs else None
+        for row in range(rows)
+      ],
+      row_stats=Stats.of_rows(state.counts)[:rows],
+      timing=Timing(
+        self._compile_seconds, self._prefill_seconds, self._decode_seconds
+      ),
+    )
+
+  def _text(self, tokens: list[int], reason: str | None) -> str:
+    if not self._target.tokenizer:
+      return ""
+    return self._target.tokenizer.decode(_without_eos(tokens, reason))
+
+
+def _reason(finish: int) -> str | None:
+  return None if finish == Finish.RUNNING else Finish(finish).name.lower()
+
+
+def _without_eos(tokens: list[int], reason: str | None) -> list[int]:
+  return tokens[:-1] if reason == "eos" else tokens
