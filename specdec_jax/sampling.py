@@ -6,6 +6,7 @@ same parameters would be two laws, and the output would follow neither.
 """
 
 import dataclasses
+import numbers
 
 import jax
 import jax.numpy as jnp
@@ -88,7 +89,7 @@ class SamplingParams:
 
 
 def _is_integer(value: object) -> bool:
-  return isinstance(value, int) and not isinstance(value, bool)
+  return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 @jax.tree_util.register_dataclass
