@@ -1,0 +1,87 @@
+import signal
+import warnings
+
+import pytest
+from absl import flags
+
+from specdec_jax.cli import command
+
+
+@pytest.fixture
+def values():
+  values = flags.FlagValues()
+  flags.DEFINE_integer("k", 3, "How many.", flag_values=values)
+  flags.DEFINE_bool("a_flag_with_a_long_name", False, "X.", flag_values=values)
+  return values
+
+
+def test_flags_of_an_earlier_call_are_forgotten(values):
+  command.parse(values, ["x", "--k=5"])
+  assert values.k == 5
+  command.parse(values, ["x"])
+  assert values.k == 3
+
+
+def test_an_argument_that_is_no_flag_is_refused(values):
+  with pytest.raises(ValueError, match="unexpected argument 'b'"):
+    command.parse(values, ["x", "--k=5", "b"])
+
+
+def test_help_shows_defaults(values):
+  holders = [flags.FlagHolder(values, values[name], True) for name in values]
+  text = command.help_text("About.", {"group": holders}, values)
+  assert text.startswith("About.\n\ngroup:\n")
+  assert "  --k                   How many. (default: 3)\n" in text
+  assert text.endswith(f"--a_flag_with_a_long_name\n{'':24}X.")
+
+
+@pytest.mark.parametrize(
+  "error, code, message",
+  [
+    (ValueError("a\n  b"), 2, "error: a b"),
+    (ValueError("\x1b[2J"), 2, r"error: \x1b[2J"),
+    (flags.Error("c"), 2, "error: c"),
+    (FileNotFoundError(2, "Not there", "f"), 2, "error: f: Not there"),
+    (OSError("odd"), 2, "error: odd"),
+    (KeyboardInterrupt(), 130, "interrupted"),
+  ],
+)
+def test_what_goes_wrong_is_told_in_one_line(capsys, error, code, message):
+  def body():
+    raise error
+
+  assert command.run("name", body) == code
+  assert capsys.readouterr() == ("", f"name: {message}\n")
+
+
+def test_a_fault_of_the_program_keeps_its_traceback():
+  with pytest.raises(ZeroDivisionError):
+    command.run("name", lambda: 1 // 0)
+
+
+def test_a_warning_is_shown_once_in_one_line(capsys):
+  def body():
+    for length in (100, 200):
+      warnings.warn(f"too\nlong: {length}", stacklevel=1)
+    return 0
+
+  assert command.run("name", body) == 0
+  assert capsys.readouterr().err == "name: warning: too long: 100\n"
+
+
+def test_ctrl_c_waits_for_the_end_of_the_block():
+  reached = False
+  with pytest.raises(KeyboardInterrupt), command.ctrl_c_waits():
+    signal.raise_signal(signal.SIGINT)
+    reached = True
+  assert reached
+  assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def test_an_ignored_ctrl_c_stays_ignored():
+  before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+  try:
+    with command.ctrl_c_waits():
+      signal.raise_signal(signal.SIGINT)
+  finally:
+    signal.signal(signal.SIGINT, before)
