@@ -184,7 +184,9 @@ class Checkpoint:
       with safetensors.safe_open(tensor.file, framework="numpy") as file:
         part = file.get_slice(name)[inside]
     except safetensors.SafetensorError as error:
-      raise ValueError(f"cannot read {name} of {tensor.file}: {error}") from error
+      raise ValueError(
+        f"cannot read {name} of {tensor.file}: {error}"
+      ) from error
     if part.dtype != np.dtype(dtype):
       part = part.astype(dtype)
     if part.shape == wanted:
@@ -197,7 +199,7 @@ class Checkpoint:
 def _headers(file: Path) -> Iterator[Tensor]:
   try:
     with safetensors.safe_open(file, framework="numpy") as opened:
-      for name in opened.keys():
+      for name in opened.keys():  # noqa: SIM118  (no iterator)
         part = opened.get_slice(name)
         yield Tensor(file, name, tuple(part.get_shape()), part.get_dtype())
   except (safetensors.SafetensorError, OSError) as error:

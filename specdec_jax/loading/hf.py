@@ -15,8 +15,8 @@ from specdec_jax.loading import checkpoint, tokenizer
 from specdec_jax.models import config as config_lib
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import (
-  Params,
   ParamInfo,
+  Params,
   TransformerNetwork,
 )
 
@@ -120,9 +120,7 @@ def _folder(source: str | Path) -> Path:
 
   try:
     return Path(
-      huggingface_hub.snapshot_download(
-        source, allow_patterns=list(_HUB_FILES)
-      )
+      huggingface_hub.snapshot_download(source, allow_patterns=list(_HUB_FILES))
     )
   except Exception as error:  # network, rights, names: all end here
     raise ValueError(

@@ -119,9 +119,7 @@ class Tokenizer:
     mine = {i: token for token, i in ours.items()}
     yours = {i: token for token, i in theirs.items()}
     first = min(
-      i
-      for i in mine.keys() | yours.keys()
-      if mine.get(i) != yours.get(i)
+      i for i in mine.keys() | yours.keys() if mine.get(i) != yours.get(i)
     )
     return (
       f"token {first} is {mine.get(first)!r} in one and "

@@ -146,7 +146,10 @@ def from_hf(config: Mapping[str, Any]) -> ModelConfig:
       f"supported: {', '.join(sorted(families.FAMILIES))}"
     )
   family = families.FAMILIES[known[0]]
-  fields = {**family.defaults, **{k: v for k, v in config.items() if v is not None}}
+  fields = {
+    **family.defaults,
+    **{k: v for k, v in config.items() if v is not None},
+  }
   faults = [f"{name} is missing" for name in _SIZES if name not in fields]
   for name in (*_SIZES, "num_key_value_heads", "head_dim"):
     value = fields.get(name, 1)

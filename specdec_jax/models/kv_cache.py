@@ -14,7 +14,12 @@ Cache = tuple[LayerCache, ...]
 
 
 def init(
-  num_layers: int, batch: int, kv_heads: int, slots: int, head_dim: int, dtype
+  num_layers: int,
+  batch: int,
+  kv_heads: int,
+  slots: int,
+  head_dim: int,
+  dtype: str,
 ) -> Cache:
   """An empty cache.
 

@@ -55,9 +55,7 @@ class LanguageModel:
     if mine is not None and theirs is not None:
       return mine.same_as(theirs)
     if self.network.vocab_size != other.network.vocab_size:
-      return (
-        f"{self.network.vocab_size} and {other.network.vocab_size} tokens"
-      )
+      return f"{self.network.vocab_size} and {other.network.vocab_size} tokens"
     return None
 
   def logits(self, tokens: Sequence[int]) -> np.ndarray:
