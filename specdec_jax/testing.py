@@ -8,7 +8,8 @@ rule gives the target's law to rounding.
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +34,7 @@ def emission_law(
   num_draft_tokens: int,
   context: Tokens = (),
   *,
+  reported: NextLaw | None = None,
   point_mass: bool = False,
   width: int | None = None,
 ) -> dict[Tokens, float]:
@@ -44,9 +46,9 @@ def emission_law(
     draft: q. A block drafts x_1 ~ q(.|context), x_2 ~ q(.|context, x_1), ..
     num_draft_tokens: K.
     context: the tokens before the block.
-    point_mass: whether the drafter reports picks instead of q, as a lookup
-      does; the drafts are then still enumerated with the probabilities of
-      `draft`, which must be one-hot for that to be honest.
+    reported: what the drafter says that q is; the truth by default.
+    point_mass: whether the drafter says that it picked its tokens, as a lookup
+      does. Nobody can tell a pick from a draw, so this is exact for any q.
     width: columns of the proposal, K by default. The others hold filler, as
       in a row that drafted fewer tokens than its neighbours.
 
@@ -58,17 +60,17 @@ def emission_law(
   vocab_size = len(target(context))
   drafts_RK = np.array(
     list(itertools.product(range(vocab_size), repeat=count)), np.int32
-  ).reshape(-1, count)
+  ).reshape(vocab_size**count, count)
   # The tests that may pass or fail: one outcome in each row.
   passed_PK = np.array(
     list(itertools.product((False, True), repeat=count)), bool
-  ).reshape(-1, count)
+  ).reshape(2**count, count)
   laws = [
-    _along(target, draft, context, tuple(drafts.tolist()))
+    _along((target, draft, reported or draft), context, drafts)
     for drafts in drafts_RK
   ]
-  p_RTV = np.array([p for p, _ in laws])
-  q_RKV = np.array([q for _, q in laws]).reshape(-1, count, vocab_size)
+  p_RTV, q_RTV, said_RTV = np.array(laws).swapaxes(0, 1)
+  q_RKV, said_RKV = q_RTV[:, :-1], said_RTV[:, :-1]
   drawn_R = np.prod(
     np.take_along_axis(q_RKV, drafts_RK[..., None], axis=2)[..., 0], axis=1
   )
@@ -78,7 +80,7 @@ def emission_law(
     rule,
     point_mass,
     _log(np.pad(p_RTV, (*more, (0, 0)), constant_values=1 / vocab_size)),
-    _log(np.pad(q_RKV, (*more, (0, 0)), constant_values=1 / vocab_size)),
+    _log(np.pad(said_RKV, (*more, (0, 0)), constant_values=1 / vocab_size)),
     jnp.asarray(tokens_RK),
     jnp.full(len(tokens_RK), count),
     jnp.asarray(np.pad(passed_PK, more)),
@@ -102,11 +104,11 @@ def emission_law(
 
 
 def _along(
-  target: NextLaw, draft: NextLaw, context: Tokens, drafts: Tokens
-) -> tuple[list[np.ndarray], list[np.ndarray]]:
-  """p after each prefix of the drafts, and q of each draft."""
-  prefixes = [context + drafts[:i] for i in range(len(drafts) + 1)]
-  return [target(x) for x in prefixes], [draft(x) for x in prefixes[:-1]]
+  laws: Sequence[NextLaw], context: Tokens, drafts: np.ndarray
+) -> list[list[np.ndarray]]:
+  """Each of the laws after each prefix of the drafts."""
+  texts = [(*context, *drafts[:i].tolist()) for i in range(len(drafts) + 1)]
+  return [[law(text) for text in texts] for law in laws]
 
 
 @functools.partial(jax.jit, static_argnums=(0, 1))
@@ -147,6 +149,7 @@ def speculative_law(
   length: int,
   context: Tokens = (),
   *,
+  reported: NextLaw | None = None,
   point_mass: bool = False,
 ) -> dict[Tokens, float]:
   """The joint law of the first `length` tokens, over as many blocks as needed.
@@ -166,6 +169,7 @@ def speculative_law(
       draft,
       num_draft_tokens,
       context + text,
+      reported=reported,
       point_mass=point_mass,
     )
     for emitted, share in block.items():
@@ -202,6 +206,31 @@ def total_variation(
 def expected_tokens(law: Mapping[Tokens, float]) -> float:
   """The mean length of what a block emits."""
   return sum(len(tokens) * share for tokens, share in law.items())
+
+
+def goodness_of_fit(
+  samples: Iterable[Sequence[int]], law: Mapping[Tokens, float]
+) -> float:
+  """The p-value of Pearson's chi-square test of samples against a law.
+
+  A right sampler falls below a threshold t about as often as t. Outcomes that
+  the law expects fewer than 20 times are pooled, where the approximation by a
+  chi-square distribution is good; an outcome of probability 0 gives 0.
+  """
+  count = Counter(tuple(sample) for sample in samples)
+  if any(law.get(outcome, 0) == 0 for outcome in count):
+    return 0.0
+  total = sum(count.values())
+  cells = [(count[x], share * total) for x, share in law.items() if share > 0]
+  large = [cell for cell in cells if cell[1] >= 20]
+  small = [cell for cell in cells if cell[1] < 20]
+  if small:
+    large.append((sum(n for n, _ in small), sum(e for _, e in small)))
+  statistic = sum((n - e) ** 2 / e for n, e in large)
+  freedom = len(large) - 1
+  if not freedom:
+    return 1.0
+  return float(jax.scipy.special.gammaincc(freedom / 2, statistic / 2))
 
 
 def _log(probability: np.ndarray) -> Array:
