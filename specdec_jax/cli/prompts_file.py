@@ -27,13 +27,13 @@ class NamedPrompt:
 def one_prompt(text: str) -> NamedPrompt:
   """The prompt given as a flag; "-" reads it from standard input.
 
-  Of standard input a final newline is dropped: `echo` adds it.
+  Nothing is dropped: to a model, a newline at the end is part of the prompt.
 
   Raises:
     ValueError: it is empty, or not text.
   """
   if text == STDIN:
-    text = _decode(_read(STDIN), "standard input").removesuffix("\n")
+    text = _decode(_read(STDIN), "standard input")
   return _named("prompt", text)
 
 

@@ -87,7 +87,7 @@ def table(batches: Sequence[Batch], load: float, terminal: Terminal) -> Rows:
   yield "target passes", str(stats.target_passes)
   yield (
     f"tokens per pass ({terminal.sign('τ', 'tau')})",
-    _figure(stats.tokens_per_target_pass),
+    f"{stats.tokens_per_target_pass:.2f}" if stats.target_passes else "-",
   )
   yield from _acceptance(stats, terminal)
   if not any(batch.comparison for batch in batches):
@@ -209,7 +209,5 @@ def _token(token: int, decoder: sd.SpeculativeDecoder) -> str:
 
 
 def _figure(value: float) -> str:
-  """A number with about four digits; "-" for none."""
-  if value != value:
-    return "-"
-  return f"{value:.0f}" if value >= 1000 else f"{value:.4g}"
+  """A number with three digits, or with all before the point."""
+  return f"{value:.0f}" if value >= 100 else f"{value:.3g}"

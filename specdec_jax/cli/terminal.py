@@ -74,6 +74,7 @@ class Terminal:
     self._encoding = self._out.encoding or "utf-8"
     self.unicode = self._encodes("█▏τ")
     self._transient = self._err.isatty() and not dumb
+    self._status = ""
 
   def _encodes(self, text: str) -> bool:
     try:
@@ -138,7 +139,12 @@ class Terminal:
     print(f"note: {one_line(text)}", file=self._err, flush=True)
 
   def status(self, text: str) -> None:
-    """Shows what goes on, until the next status; nowhere but on a terminal."""
-    if self._transient:
+    """Shows what goes on, until the next status; "" ends it.
+
+    Nowhere but on a terminal, where it is wiped out again. With nothing to
+    wipe out nothing is written: the line may be one of the output's.
+    """
+    if self._transient and (text or self._status):
       self._err.write("\r\x1b[K" + one_line(text))
       self._err.flush()
+    self._status = text

@@ -78,7 +78,7 @@ def stdin(monkeypatch):
 
 def test_standard_input_is_a_prompt_or_a_file_of_them(stdin):
   stdin("à\nb\n".encode())
-  assert prompts_file.one_prompt("-").text == "à\nb"
+  assert prompts_file.one_prompt("-").text == "à\nb\n"
   stdin(b"a\nb\n")
   assert texts("-") == ["a", "b"]
 
@@ -87,6 +87,6 @@ def test_standard_input_is_checked_like_the_rest(stdin):
   stdin(b"\xff")
   with pytest.raises(ValueError, match="standard input, line 1: not UTF-8"):
     prompts_file.one_prompt("-")
-  stdin(b"\n")
+  stdin(b"")
   with pytest.raises(ValueError, match="empty"):
     prompts_file.one_prompt("-")

@@ -130,3 +130,13 @@ def test_status_shows_on_terminals_only():
   Terminal(Stream(), loud, RICH).status("compile\x1b")
   assert quiet.getvalue() == ""
   assert loud.getvalue() == "\r\x1b[K" + r"compile\x1b"
+
+
+def test_a_status_is_wiped_out_once():
+  err = Stream(tty=True)
+  terminal = Terminal(Stream(), err, RICH)
+  terminal.status("")
+  assert err.getvalue() == ""
+  for text in ("a", "", ""):
+    terminal.status(text)
+  assert err.getvalue() == "\r\x1b[Ka\r\x1b[K"
