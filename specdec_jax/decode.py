@@ -251,9 +251,7 @@ def _look(engine: Engine, state: DecodeState) -> View:
   """What a drafter may see of the state."""
   noise = _noise(engine, state)
 
-  def draw(
-    logits_BTV: Array, position_BT: Array
-  ) -> tuple[Array, Array | None]:
+  def draw(logits_BTV: Array, position_BT: Array) -> tuple[Array, Array | None]:
     law_BTV = _law(engine, logits_BTV, state.law)
     return engine.rule.draw(law_BTV, position_BT, noise)
 

@@ -5,7 +5,6 @@ import time
 from collections.abc import Iterator
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 
 from specdec_jax import decode, memory, sharding
@@ -50,7 +49,7 @@ class Generation:
     )
     state = self._initial_state(rows, limits, bucket)
 
-    num_chunks = jnp.int32(bucket.num_chunks)
+    num_chunks = np.int32(bucket.num_chunks)
     fill = state_program(
       decode.prefill,
       (self._engine, bucket.chunk),
@@ -59,7 +58,7 @@ class Generation:
       num_chunks,
     )
     self._run = state_program(
-      decode.run, (self._engine,), self._weights, state, jnp.int32(0)
+      decode.run, (self._engine,), self._weights, state, np.int32(0)
     )
     self._compile_seconds = fill.seconds + self._run.seconds
     begin = time.perf_counter()
@@ -92,7 +91,7 @@ class Generation:
   def advance(self, blocks: int | None = None) -> None:
     """Runs the loop for at most `blocks` blocks; to the end by default."""
     begin = time.perf_counter()
-    steps = jnp.int32(_ALL_BLOCKS if blocks is None else blocks)
+    steps = np.int32(_ALL_BLOCKS if blocks is None else blocks)
     self._state = self._run.call(self._weights, self._state, steps)
     jax.block_until_ready(self._state)
     self._decode_seconds += time.perf_counter() - begin

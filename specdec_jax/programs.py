@@ -31,13 +31,16 @@ def state_program(
 ) -> Program:
   """Compiles `function(*static, weights, state, *values) -> state`.
 
-  The state is donated and keeps its shardings, so the result can be fed to
-  the next call. Programs are kept and shared: the same function for the same
-  shapes is compiled once in a process.
+  The state is donated and keeps its shardings, so the result can be fed to the
+  next call. Values may be numpy's: they go where the rest is. Programs are kept
+  and shared: the same function is compiled once in a process for the same
+  shapes.
   """
   leaves, tree = jax.tree.flatten((weights, state, *values))
   shapes = tuple(
-    jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+    jax.ShapeDtypeStruct(
+      leaf.shape, leaf.dtype, sharding=getattr(leaf, "sharding", None)
+    )
     for leaf in leaves
   )
   misses = _compile.cache_info().misses

@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from specdec_jax.arrays import pick, put, window
@@ -58,8 +59,9 @@ class DraftModel:
       )
 
   def split(self) -> tuple["DraftModel", PyTree]:
-    values = (self.model.params, jnp.float32(self.min_confidence))
-    return dataclasses.replace(self, model=self.model.without_params()), values
+    threshold = np.float32(self.min_confidence)
+    static = dataclasses.replace(self, model=self.model.without_params())
+    return static, (self.model.params, threshold)
 
   def init(self, batch: int, slots: int) -> PyTree:
     return self.model.network.init_cache(batch, slots)
