@@ -95,7 +95,7 @@ class ModelConfig:
   stored_rows: int = 0
   known_rows: int = 0
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     if not self.stored_rows:
       object.__setattr__(self, "stored_rows", self.vocab_size)
     if not self.known_rows:

@@ -59,7 +59,7 @@ class TransformerNetwork:
   dtype: str = "bfloat16"
   platform: str | None = None
 
-  def __post_init__(self):
+  def __post_init__(self) -> None:
     self.check_dtype(self.dtype)
 
   @staticmethod
