@@ -168,5 +168,8 @@ def _report(
       *report.comparison(done, decoder),
     ]
   )
-  for line in report.differences(done, decoder):
-    shown.line(sanitize(line))
+  shown.status("looking where tokens differ")
+  differences = [sanitize(line) for line in report.differences(done, decoder)]
+  shown.status("")
+  for line in differences:
+    shown.line(line)
