@@ -45,16 +45,17 @@ class Noise(NamedTuple):
   def keys(self, purpose: Purpose, position_BT: Array) -> Array:
     """One key per row and position, `[B, T]`."""
 
-    def key(seed, length, position):
-      # The generator is named: under the process's default, a row of a batch
-      # may differ from the same row alone.
-      base = jax.random.key(seed, impl="threefry2x32")
-      if not self.coupled:
-        base = jax.random.fold_in(base, length)
-      return jax.random.fold_in(jax.random.fold_in(base, position), purpose)
-
-    per_row = jax.vmap(key, in_axes=(None, None, 0))
-    return jax.vmap(per_row)(self.seed_B, self.length_B, position_BT)
+    # The generator is named: under the process's default, a row of a batch may
+    # differ from the same row alone.
+    key_B = jax.vmap(lambda seed: jax.random.key(seed, impl="threefry2x32"))(
+      self.seed_B
+    )
+    if not self.coupled:
+      key_B = jax.vmap(jax.random.fold_in)(key_B, self.length_B)
+    # Position and purpose make one number, which saves a hash.
+    name_BT = position_BT * len(Purpose) + purpose
+    fold_in_T = jax.vmap(jax.random.fold_in, in_axes=(None, 0))
+    return jax.vmap(fold_in_T)(key_B, name_BT)
 
   def uniform(self, purpose: Purpose, position_BT: Array) -> Array:
     """Two independent uniforms in [0, 1) per position, `[B, T, 2]`."""
