@@ -167,23 +167,22 @@ class Checkpoint:
 
     Args:
       name: its name.
-      index: a slice for each dimension; rows past the tensor's are zeros.
+      index: `slice(start, stop)` for each dimension. What lies past the
+        tensor is zeros.
       dtype: numpy's name of the type to return.
     """
     tensor = self.tensors[name]
-    bounds = [
-      s.indices(max(size, s.stop or size))
-      for s, size in zip(index, tensor.shape, strict=True)
-    ]
-    wanted = tuple(stop - start for start, stop, _ in bounds)
+    wanted = tuple(s.stop - s.start for s in index)
     inside = tuple(
-      slice(min(start, size), min(stop, size))
-      for (start, stop, _), size in zip(bounds, tensor.shape, strict=True)
+      slice(s.start, min(s.stop, size))
+      for s, size in zip(index, tensor.shape, strict=True)
     )
+    if any(s.start >= s.stop for s in inside):
+      return np.zeros(wanted, dtype)
     try:
       with safetensors.safe_open(tensor.file, framework="numpy") as file:
         part = file.get_slice(name)[inside]
-    except safetensors.SafetensorError as error:
+    except (safetensors.SafetensorError, OSError) as error:
       raise ValueError(
         f"cannot read {name} of {tensor.file}: {error}"
       ) from error
@@ -192,7 +191,7 @@ class Checkpoint:
     if part.shape == wanted:
       return part
     padded = np.zeros(wanted, dtype)
-    padded[tuple(slice(size) for size in part.shape)] = part
+    padded[tuple(map(slice, part.shape))] = part
     return padded
 
 
