@@ -100,7 +100,7 @@ def test_sharded_rows_are_unsharded_rows(shape):
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (1, 2), (2, 2)])
-def test_two_all_reduces_a_layer_and_no_gathered_cache(shape):
+def test_two_all_reduces_a_layer_and_no_cache_on_the_wire(shape):
   network, batch, slots = tiny.network("qwen2"), 4, 64
   mesh = sharding.make_mesh(*shape)
   params, cache = _place(mesh, network, batch, slots)
@@ -113,6 +113,10 @@ def test_two_all_reduces_a_layer_and_no_gathered_cache(shape):
   reduces = len(re.findall(r" all-reduce(?:-start)?\(", text))
   # One more looks up embeddings in a table that is cut by rows.
   assert reduces == (2 * network.config.num_layers + 1 if shape[1] > 1 else 0)
-  assert not re.findall(
-    r" (?:all-gather|all-to-all|collective-permute)\(", text
+  # XLA for CPU sends the new slots around; for TPU it does not, see
+  # tests/models/test_tpu.py.
+  moved = re.findall(
+    r"= \w+\[([\d,]*)\]\S* (?:all-gather|all-to-all|collective-permute)\(",
+    text,
   )
+  assert not [shape for shape in moved if str(slots) in shape.split(",")]

@@ -5,7 +5,6 @@ are valid: a slot is when it is behind its row's length. Rejected drafts are
 thus rolled back by not counting them, and the next pass overwrites them.
 """
 
-import jax
 import jax.numpy as jnp
 
 from specdec_jax.types import Array
@@ -36,13 +35,14 @@ def init(
 def write(cache_BMSH: Array, new_BTMH: Array, position_BT: Array) -> Array:
   """Writes T slots of each row; positions at and past S are dropped.
 
-  Rows and heads are mapped over, not indexed: XLA then knows that each shard
-  writes to itself, and gathers nothing. A donated cache is updated in place.
+  All three leading dimensions are indexed. Then a donated cache is updated in
+  place, on CPU and on TPU. Where one of them is a `:` or is mapped over, XLA
+  for TPU lays the whole cache out anew and back, in each pass.
   """
-
-  def write_head(cache_SH: Array, new_TH: Array, position_T: Array) -> Array:
-    return cache_SH.at[position_T].set(new_TH, mode="drop", unique_indices=True)
-
-  write_row = jax.vmap(write_head, in_axes=(0, 0, None))
+  batch, heads = cache_BMSH.shape[:2]
+  row = jnp.arange(batch)[:, None, None]
+  head = jnp.arange(heads)[None, :, None]
   new_BMTH = new_BTMH.swapaxes(1, 2).astype(cache_BMSH.dtype)
-  return jax.vmap(write_row)(cache_BMSH, new_BMTH, position_BT)
+  return cache_BMSH.at[row, head, position_BT[:, None, :]].set(
+    new_BMTH, mode="drop", unique_indices=True
+  )
