@@ -8,7 +8,7 @@ from specdec_jax.acceptance import named_rule
 from specdec_jax.drafters import NoDraft
 from specdec_jax.generation import Generation
 from specdec_jax.models.language_model import LanguageModel
-from specdec_jax.prompts import Prompt, encode_all
+from specdec_jax.prompts import Prompt, check_length, encode_all
 from specdec_jax.results import Chunk, GenerationResult
 from specdec_jax.sampling import SamplingParams
 from specdec_jax.types import AcceptanceRule, Drafter
@@ -95,46 +95,29 @@ class SpeculativeDecoder:
     The arguments are those of `generate`; this is for callers that want to
     stop in between.
     """
-    rows = encode_all(prompts, self.target)
-    params = _per_row(sampling, len(rows))
-    limits = [
-      len(row) + (p.max_new_tokens or max_new_tokens)
-      for row, p in zip(rows, params, strict=True)
-    ]
-    self._check_lengths(rows, limits, max_new_tokens)
-    return Generation(
-      self.target, self.drafter, self.rule, rows, params, limits
-    )
-
-  def _check_lengths(
-    self, rows: list[list[int]], limits: list[int], max_new_tokens: int
-  ) -> None:
     if max_new_tokens < 1:
       raise ValueError(
         f"max_new_tokens: expected at least 1, got {max_new_tokens}"
       )
-    context = self.target.network.max_length
-    for index, (row, limit) in enumerate(zip(rows, limits, strict=True)):
-      if len(row) >= context:
-        raise ValueError(
-          f"prompt {index} has {len(row)} tokens, but the context of "
-          f"{self.target.name} holds {context} and one must be left to "
-          "generate; shorten the prompt"
-        )
-      if limit > context:
-        raise ValueError(
-          f"prompt {index} has {len(row)} tokens and {limit - len(row)} new "
-          f"ones were asked for, but the context of {self.target.name} holds "
-          f"{context}; set max_new_tokens to at most {context - len(row)}"
-        )
+    rows = encode_all(prompts, self.target)
+    params = _per_row(sampling, len(rows))
+    limits = []
+    for index, (row, p) in enumerate(zip(rows, params, strict=True)):
+      new = p.max_new_tokens or max_new_tokens
+      check_length(f"prompt {index}", len(row), new, self.target)
+      limits.append(len(row) + new)
     horizon = self.drafter.max_length
     if horizon is not None and max(limits) > horizon:
+      # The same words each time, so that Python says it once.
       warnings.warn(
         f"the draft's context of {horizon} tokens is shorter than this "
-        f"generation ({max(limits)}): past it nothing is drafted, and tokens "
-        "come at the speed of plain decoding",
-        stacklevel=4,
+        "generation: past it nothing is drafted, and tokens come at the speed "
+        "of plain decoding",
+        stacklevel=3,
       )
+    return Generation(
+      self.target, self.drafter, self.rule, rows, params, limits
+    )
 
 
 def _per_row(

@@ -44,7 +44,6 @@ class Noise(NamedTuple):
 
   def keys(self, purpose: Purpose, position_BT: Array) -> Array:
     """One key per row and position, `[B, T]`."""
-
     # The generator is named: under the process's default, a row of a batch may
     # differ from the same row alone.
     key_B = jax.vmap(lambda seed: jax.random.key(seed, impl="threefry2x32"))(

@@ -75,3 +75,31 @@ def _encode(prompt: Any, name: str, target: LanguageModel) -> list[int]:
         f"[0, {size})"
       )
   return tokens
+
+
+def check_length(
+  name: str, length: int, max_new_tokens: int, target: LanguageModel
+) -> None:
+  """Checks that a prompt and its continuation fit the target's context.
+
+  Args:
+    name: of the prompt, for the message.
+    length: of the prompt, in tokens.
+    max_new_tokens: how many more there may be.
+    target: the model that shall read it.
+
+  Raises:
+    ValueError: they do not fit; it says what would.
+  """
+  context = target.network.max_length
+  if length >= context:
+    raise ValueError(
+      f"{name}: {length} tokens, but the context of {target.name} holds "
+      f"{context} and one must be left to generate; shorten the prompt"
+    )
+  if length + max_new_tokens > context:
+    raise ValueError(
+      f"{name}: {length} tokens and {max_new_tokens} new ones do not fit the "
+      f"context of {target.name}, {context}; set max_new_tokens to at most "
+      f"{context - length}"
+    )

@@ -8,7 +8,7 @@ import specdec_jax as sd
 from specdec_jax.cli.command import ctrl_c_waits
 from specdec_jax.cli.prompts_file import NamedPrompt
 from specdec_jax.cli.terminal import Terminal
-from specdec_jax.prompts import encode_all
+from specdec_jax.prompts import check_length, encode_all
 
 # Ctrl-C is answered between advances: about so many seconds apart.
 _ADVANCE_SECONDS = 0.4
@@ -88,18 +88,7 @@ def _encode(
   except ValueError as error:
     reason = str(error).removeprefix("prompt 0: ")
     raise ValueError(f"{prompt.name}: {reason}") from error
-  context = target.network.max_length
-  if len(tokens) >= context:
-    raise ValueError(
-      f"{prompt.name}: {len(tokens)} tokens, but the context of {target.name} "
-      f"holds {context} and one must be left to generate; shorten the prompt"
-    )
-  if len(tokens) + max_new_tokens > context:
-    raise ValueError(
-      f"{prompt.name}: {len(tokens)} tokens and {max_new_tokens} new ones do "
-      f"not fit the context of {target.name}, {context}; set --max_new_tokens "
-      f"to at most {context - len(tokens)}"
-    )
+  check_length(prompt.name, len(tokens), max_new_tokens, target)
   return tokens
 
 

@@ -6,6 +6,7 @@ transformers is imported when a tokenizer is loaded, not before: it is slow.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,21 @@ FILES = (
 
 # What a decoder puts where bytes are no character, or not yet.
 _REPLACEMENT = "\N{REPLACEMENT CHARACTER}"
+
+
+def _import_transformers() -> Any:
+  """Imports transformers without its advice to install torch."""
+  name = "TRANSFORMERS_NO_ADVISORY_WARNINGS"
+  before = os.environ.get(name)
+  os.environ[name] = "1"
+  try:
+    import transformers
+  finally:
+    if before is None:
+      del os.environ[name]
+    else:
+      os.environ[name] = before
+  return transformers
 
 
 class Tokenizer:
@@ -42,8 +58,7 @@ class Tokenizer:
     """
     if not any((Path(folder) / name).is_file() for name in FILES):
       raise ValueError(f"no tokenizer in {folder}: expected {FILES[0]}")
-    import transformers
-
+    transformers = _import_transformers()
     try:
       tokenizer = transformers.AutoTokenizer.from_pretrained(
         str(folder), local_files_only=True, trust_remote_code=False

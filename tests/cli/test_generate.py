@@ -366,7 +366,7 @@ def test_another_tokenizer(generate, broken):
   "length, flags, reason",
   [
     (256, (), "shorten the prompt"),
-    (250, ("--max_new_tokens=7",), "--max_new_tokens to at most 6"),
+    (250, ("--max_new_tokens=7",), "set max_new_tokens to at most 6"),
   ],
 )
 def test_a_prompt_that_does_not_fit(generate, write, length, flags, reason):
