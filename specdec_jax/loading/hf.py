@@ -72,8 +72,8 @@ def load(
   make_network = _network_maker(dtype, mesh)
   folder = _folder(source)
   fields = checkpoint.read_json(folder / "config.json")
-  if fields.get("quantization_config"):
-    method = fields["quantization_config"].get("quant_method", "unknown")
+  if quantised := fields.get("quantization_config"):
+    method = dict(quantised).get("quant_method", "method unknown")
     raise ValueError(
       f"{source} is quantised ({method}); load the original weights instead"
     )
@@ -202,8 +202,8 @@ def _eos_ids(
     None if reader is None else list(reader.eos_ids),
   )
   for ids in sources:
-    ids = [ids] if isinstance(ids, int) else list(ids or ())
-    valid = [int(i) for i in ids if 0 <= int(i) < vocab]
+    ids = ids if isinstance(ids, list) else [ids]
+    valid = [i for i in ids if isinstance(i, int) and 0 <= i < vocab]
     if valid:
       return tuple(dict.fromkeys(valid))
   return ()

@@ -139,7 +139,7 @@ def test_eos_ids_come_from_the_first_place_that_names_any(folder):
   assert load(folder).eos_ids == (31,)  # the tokenizer's
   change(folder, eos_token_id=7)
   assert load(folder).eos_ids == (7,)
-  change(folder, "generation_config.json", eos_token_id=[5, 6, 5, 99, -1])
+  change(folder, "generation_config.json", eos_token_id=[5, 6, 5, 99, -1, "x"])
   assert load(folder).eos_ids == (5, 6)
   change(folder, "generation_config.json", eos_token_id=8)
   assert load(folder).eos_ids == (8,)

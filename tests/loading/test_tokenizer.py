@@ -244,3 +244,14 @@ def test_code_of_a_tokenizer_does_not_run(tmp_path):
   with contextlib.suppress(ValueError):
     Tokenizer.from_folder(tmp_path)
   assert not trace.exists()
+
+
+def test_special_tokens_are_added_as_the_tokenizer_does(tmp_path):
+  tiny.save_tokenizer(tmp_path, 32)
+  path = tmp_path / "tokenizer.json"
+  tokenizer = tokenizers.Tokenizer.from_file(str(path))
+  tokenizer.post_processor = tokenizers.processors.TemplateProcessing(
+    single=f"{tiny.EOS} $A", special_tokens=[(tiny.EOS, 31)]
+  )
+  tokenizer.save(str(path))
+  assert Tokenizer.from_folder(tmp_path).encode("w1 w2") == [31, 1, 2]

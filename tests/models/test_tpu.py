@@ -80,6 +80,8 @@ def _compile(mesh):
   return jitted.lower(params, cache, tokens, start, steps).compile()
 
 
+# What was compiled for chips that are not here cannot be read from the cache.
+@pytest.mark.filterwarnings("ignore:Error reading persistent compilation")
 @pytest.mark.aot
 @pytest.mark.parametrize("shape", [(1, 1), (1, 4), (2, 2)])
 def test_tpu_program_moves_no_cache(chips, shape):
