@@ -50,7 +50,12 @@ def state_program(
 
 
 @functools.lru_cache(maxsize=256)
-def _compile(function, static, tree, shapes):
+def _compile(
+  function: Callable[..., PyTree],
+  static: tuple[Hashable, ...],
+  tree: jax.tree_util.PyTreeDef,
+  shapes: tuple[jax.ShapeDtypeStruct, ...],
+) -> tuple[jax.stages.Compiled, float]:
   weights, state, *values = jax.tree.unflatten(tree, shapes)
   jitted = jax.jit(
     functools.partial(function, *static),
@@ -81,7 +86,12 @@ def create_state(
 
 
 @functools.lru_cache(maxsize=256)
-def _creator(function, static, tree, leaves):
+def _creator(
+  function: Callable[..., PyTree],
+  static: tuple[Hashable, ...],
+  tree: jax.tree_util.PyTreeDef,
+  leaves: tuple[jax.sharding.Sharding, ...],
+) -> Callable[..., PyTree]:
   return jax.jit(
     functools.partial(function, *static),
     out_shardings=jax.tree.unflatten(tree, leaves),
