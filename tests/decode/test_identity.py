@@ -1,5 +1,7 @@
 """Token for token what plain decoding gives, in float32."""
 
+import dataclasses
+
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -12,6 +14,7 @@ from specdec_jax import (
   SpeculativeDecoder,
 )
 from specdec_jax.noise import Noise
+from specdec_jax.testing import table_model
 from tests.decode import toys
 
 TOKENS = 24
@@ -25,6 +28,7 @@ DRAFT = toys.perturbed(TARGET, 0.1, seed=1)
 
 def _generate(target, drafter, rule, params, prompts=PROMPTS):
   decoder = SpeculativeDecoder(target, drafter, rule)
+  params = params or SamplingParams()
   return decoder.generate(prompts, sampling=params, max_new_tokens=TOKENS)
 
 
@@ -55,6 +59,25 @@ DRAFTERS = {
 def test_greedy_is_plain_decoding_for_every_drafter(drafter):
   result = _generate(TARGET, DRAFTERS[drafter], "block", SamplingParams())
   assert result.tokens == _greedy_texts(TARGET)
+
+
+@pytest.mark.parametrize("drafter", ["none", "draft-1"])
+def test_more_rows_in_a_pass_change_nothing(drafter):
+  """Where a platform is slow at few rows, committed ones are fed again."""
+  table = np.random.default_rng(0).dirichlet(np.ones(9), (9, 9))
+  model = table_model(table)
+  wide = dataclasses.replace(
+    model, network=dataclasses.replace(model.network, min_rows=4)
+  )
+  draft = table_model(table.mean(axis=0))
+  drafters = {"none": NoDraft(), "draft-1": DraftModel(draft, 1)}
+  prompts = [[5], [3, 1], [2, 0, 1, 8, 4]]  # shorter than a pass, and longer
+  result = _generate(wide, drafters[drafter], "block", None, prompts)
+  for prompt, tokens in zip(prompts, result.tokens, strict=True):
+    text = [0, *prompt]
+    for _ in range(TOKENS):
+      text.append(int(np.argmax(table[text[-2], text[-1]])))
+    assert tokens == text[-TOKENS:]
 
 
 # A sampled row in the batch, so that the rule itself judges the greedy ones.

@@ -16,10 +16,24 @@ from specdec_jax import (
   decode,
 )
 from specdec_jax.arrays import window
+from specdec_jax.models.transformer import TransformerNetwork
 from specdec_jax.types import Array, Features, Proposal, PyTree, View
 from tests.decode import toys
 
+
+class WideNetwork(TransformerNetwork):
+  """Of a platform where a pass takes five rows, two of them committed."""
+
+  min_rows = 5
+
+
 TARGET = toys.tiny(layers=2)
+TARGETS = {
+  "narrow": TARGET,
+  "wide": dataclasses.replace(
+    TARGET, network=WideNetwork(TARGET.network.config, "float32")
+  ),
+}
 K, SLOTS, WIDTH = 3, 64, 32
 
 
@@ -74,7 +88,7 @@ PROMPTS = toys.prompts([1, 2, 8, 15, 16, 17, 18, 33], seed=6)
 
 
 @functools.cache
-def _decoder() -> SpeculativeDecoder:
+def _decoder(target: str) -> SpeculativeDecoder:
   """With a drafter that is right about three tokens in four."""
   rng = np.random.default_rng(0)
   script_BS = rng.integers(0, toys.TINY_VOCAB, (len(PROMPTS), SLOTS), np.int32)
@@ -82,22 +96,25 @@ def _decoder() -> SpeculativeDecoder:
     text = [*prompt, *toys.greedy_text(TARGET, prompt, SLOTS - len(prompt))]
     right_S = rng.random(SLOTS) < 0.75
     script_BS[row] = np.where(right_S, text, script_BS[row])
-  return SpeculativeDecoder(TARGET, TappedDrafter(jnp.asarray(script_BS)))
+  return SpeculativeDecoder(
+    TARGETS[target], TappedDrafter(jnp.asarray(script_BS))
+  )
 
 
-def _start(texts, monkeypatch, chunk: int):
+def _start(texts, monkeypatch, chunk: int, target: str):
   monkeypatch.setattr(buckets, "_CHUNKS", (chunk,))
   params = [
     SamplingParams(max_new_tokens=SLOTS - K - len(text)) for text in texts
   ]
-  generation = _decoder().start(texts, sampling=params)
+  generation = _decoder(target).start(texts, sampling=params)
   assert generation._state.tokens_BS.shape == (len(texts), SLOTS)
   return generation
 
 
 @pytest.mark.parametrize("blocks", [0, 1, 7])
-def test_tapped_cache_is_that_of_a_fresh_prefill(blocks, monkeypatch):
-  generation = _start(PROMPTS, monkeypatch, 16)
+@pytest.mark.parametrize("target", TARGETS)
+def test_tapped_cache_is_that_of_a_fresh_prefill(target, blocks, monkeypatch):
+  generation = _start(PROMPTS, monkeypatch, 16, target)
   generation.advance(blocks)
   result = generation.result()
   texts = [a + b for a, b in zip(PROMPTS, result.tokens, strict=True)]
@@ -108,7 +125,7 @@ def test_tapped_cache_is_that_of_a_fresh_prefill(blocks, monkeypatch):
     assert result.stats.accepted_tokens > 0
   draft = np.asarray(generation._state.draft)
   for chunk in (4, 16, 64):
-    fresh = np.asarray(_start(texts, monkeypatch, chunk)._state.draft)
+    fresh = np.asarray(_start(texts, monkeypatch, chunk, "narrow")._state.draft)
     for row, text in enumerate(texts):
       seen = slice(0, len(text) - 1)
       np.testing.assert_allclose(draft[row, seen], fresh[row, seen], atol=1e-4)
@@ -131,8 +148,9 @@ def test_taps_are_layers_in_the_order_asked_for():
   assert float(jnp.abs(first - second).max()) > 0.1
 
 
-def test_tapped_drafter_changes_no_token(monkeypatch):
-  generation = _start(PROMPTS, monkeypatch, 16)
+@pytest.mark.parametrize("target", TARGETS)
+def test_tapped_drafter_changes_no_token(target, monkeypatch):
+  generation = _start(PROMPTS, monkeypatch, 16, target)
   generation.advance()
   for prompt, tokens in zip(PROMPTS, generation.result().tokens, strict=True):
     assert tokens == toys.greedy_text(TARGET, prompt, len(tokens))
