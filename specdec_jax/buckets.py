@@ -7,11 +7,12 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
-from specdec_jax.decode import Engine
+from specdec_jax.decode import Batch, Engine
 from specdec_jax.sampling import Law, SamplingParams
 from specdec_jax.types import Array
 
 _CHUNKS = (256, 64, 16)  # tokens of a prompt that one pass may take
+_LEAST_SLOTS = 64
 _MAX_WASTE = 1.5  # a chunk is too large if the passes feed more than this
 
 
@@ -24,12 +25,14 @@ class Bucket:
     slots: cache slots of a row, S.
     chunk: tokens of each row in one pass of prefill; divides S.
     num_chunks: passes of prefill; a value, nothing is compiled for it.
+    shards: over how many devices the rows are spread; divides B.
   """
 
   batch: int
   slots: int
   chunk: int
   num_chunks: int
+  shards: int
 
   @classmethod
   def of(
@@ -55,7 +58,7 @@ class Bucket:
       ),
       _CHUNKS[-1],
     )
-    return cls(batch, slots, chunk, _up(longest, chunk) // chunk)
+    return cls(batch, slots, chunk, _up(longest, chunk) // chunk, shards)
 
 
 def _up(count: int, size: int) -> int:
@@ -70,8 +73,26 @@ def _power_of_two(count: int) -> int:
 
 def _slots(count: int) -> int:
   """The least cache size of at least `count`: 2**n or 1.5 * 2**n."""
-  size = max(64, _power_of_two(count))
-  return size * 3 // 4 if max(count, 64) <= size * 3 // 4 else size
+  count = max(count, _LEAST_SLOTS)
+  size = _power_of_two(count)
+  return size * 3 // 4 if count <= size * 3 // 4 else size
+
+
+def batch_within(count: int, shards: int) -> int:
+  """The largest batch of a bucket of at most `count` rows, or 0."""
+  return shards * _power_below(count // shards)
+
+
+def slots_within(count: int) -> int:
+  """The largest cache size of a bucket of at most `count` slots, or 0."""
+  power = _power_below(count)
+  size = power * 3 // 2 if count >= power * 3 // 2 else power
+  return size if size >= _LEAST_SLOTS else 0
+
+
+def _power_below(count: int) -> int:
+  """The greatest power of two of at most `count`, or 0."""
+  return 1 << (count.bit_length() - 1) if count > 0 else 0
 
 
 def pack(
@@ -80,7 +101,7 @@ def pack(
   params: list[SamplingParams],
   eos_ids: Sequence[int],
   bucket: Bucket,
-) -> dict[str, Any]:
+) -> Batch:
   """The batch as arrays; rows that fill up the bucket end at once."""
   spare = bucket.batch - len(rows)
 
@@ -93,16 +114,16 @@ def pack(
   # A power of two, so that another model's EOS ids rarely mean a new program.
   eos_E = np.full(_power_of_two(max(len(eos_ids), 4)), -1, np.int32)
   eos_E[: len(eos_ids)] = eos_ids
-  return {
-    "tokens_BS": jnp.asarray(tokens_BS),
-    "length_B": column(map(len, rows), jnp.int32, 1),
-    "limit_B": column(limits, jnp.int32, 1),
-    "seed_B": column((p.seed for p in params), jnp.uint32, 0),
-    "eos_BE": jnp.asarray(np.tile(eos_E, (bucket.batch, 1))),
-    "law": Law(
+  return Batch(
+    tokens_BS=jnp.asarray(tokens_BS),
+    length_B=column(map(len, rows), jnp.int32, 1),
+    limit_B=column(limits, jnp.int32, 1),
+    seed_B=column((p.seed for p in params), jnp.uint32, 0),
+    eos_BE=jnp.asarray(np.tile(eos_E, (bucket.batch, 1))),
+    law=Law(
       column((p.temperature for p in params), jnp.float32, 0),
       column((p.top_k for p in params), jnp.int32, 0),
       column((p.top_p for p in params), jnp.float32, 1),
       column((p.min_p for p in params), jnp.float32, 0),
     ),
-  }
+  )

@@ -34,10 +34,16 @@ from specdec_jax.types import (
 
 @dataclasses.dataclass(frozen=True)
 class Engine:
-  """All that is static about a generation: what its programs are made for."""
+  """All that is static about a generation: what its programs are made for.
+
+  Attributes:
+    target: the target, without its weights.
+    drafter: the drafter, without its weights.
+    rule: the acceptance rule.
+  """
 
   target: Network
-  drafter: Drafter  # without its weights
+  drafter: Drafter
   rule: AcceptanceRule
 
   @property
@@ -56,7 +62,12 @@ class Engine:
 
 
 class Weights(NamedTuple):
-  """The arguments of a program that are only read."""
+  """The arguments of a program that are only read.
+
+  Attributes:
+    target: the target's weights.
+    draft: what `Drafter.split` has taken off the drafter.
+  """
 
   target: PyTree
   draft: PyTree
@@ -104,41 +115,48 @@ class DecodeState:
     return self.finish_B == Finish.RUNNING
 
 
-def init_state(
-  engine: Engine,
-  log_probs: bool,
-  *,
-  tokens_BS: Array,
-  length_B: Array,
-  limit_B: Array,
-  seed_B: Array,
-  eos_BE: Array,
-  law: Law,
-) -> DecodeState:
-  """The state before prefill. Rows without room for a token are finished.
+@jax.tree_util.register_dataclass
+@dataclasses.dataclass(frozen=True)
+class Batch:
+  """What a generation starts from.
 
-  Args:
-    engine: what the state is for.
-    log_probs: whether to record log-probabilities.
+  Attributes:
     tokens_BS: prompts, padded with anything. S must be at least
-      max(limit_B) + engine.spare_slots: writes clamp, and a pass that does
-      not fit would overwrite valid slots.
+      max(limit_B) + Engine.spare_slots: windows clamp, and a pass that does
+      not fit would read the wrong tokens.
     length_B: lengths of the prompts, at least 1.
     limit_B: lengths at which the rows end.
     seed_B: seeds, uint32.
     eos_BE: ids that end each row, padded with -1.
     law: sampling parameters.
   """
-  batch, slots = tokens_BS.shape
-  done_B = length_B >= limit_B
+
+  tokens_BS: Array
+  length_B: Array
+  limit_B: Array
+  seed_B: Array
+  eos_BE: Array
+  law: Law
+
+
+def init_state(engine: Engine, log_probs: bool, rows: Batch) -> DecodeState:
+  """The state before prefill. Rows without room for a token are finished.
+
+  Args:
+    engine: what the state is for.
+    log_probs: whether to record log-probabilities.
+    rows: prompts and parameters.
+  """
+  batch, slots = rows.tokens_BS.shape
+  done_B = rows.length_B >= rows.limit_B
   return DecodeState(
-    tokens_BS=tokens_BS,
-    length_B=length_B,
-    limit_B=limit_B,
+    tokens_BS=rows.tokens_BS,
+    length_B=rows.length_B,
+    limit_B=rows.limit_B,
     finish_B=jnp.where(done_B, Finish.LENGTH, Finish.RUNNING).astype(jnp.int32),
-    seed_B=seed_B,
-    eos_BE=eos_BE,
-    law=law,
+    seed_B=rows.seed_B,
+    eos_BE=rows.eos_BE,
+    law=rows.law,
     target=engine.target.init_cache(batch, slots),
     draft=engine.drafter.init(batch, slots),
     drafted_BS=jnp.zeros((batch, slots), bool),
@@ -325,9 +343,9 @@ def _commit(
   ).astype(jnp.int32)
 
   kept_B = jnp.minimum(kept_B, count_B)
-  # Drafts behind an accepted EOS were never wanted.
+  # Drafts behind the row's end do not count.
   drafts_B = jnp.where(
-    count_B > kept_B, proposal.length_B, jnp.minimum(count_B, proposal.length_B)
+    eos_B, jnp.minimum(count_B, proposal.length_B), proposal.length_B
   )
   by_draft_BT = jnp.arange(token_BT.shape[1])[None] < kept_B[:, None]
   log_probs_BS = state.log_probs_BS

@@ -10,7 +10,7 @@ from specdec_jax.generation import Generation
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.prompts import Prompt, check_length, encode_all
 from specdec_jax.results import Chunk, GenerationResult
-from specdec_jax.sampling import SamplingParams
+from specdec_jax.sampling import SamplingParams, is_integer
 from specdec_jax.types import AcceptanceRule, Drafter
 
 _DEFAULT_MAX_NEW_TOKENS = 128
@@ -37,6 +37,11 @@ class SpeculativeDecoder:
     drafter: Drafter | None = None,
     rule: str | AcceptanceRule = "block",
   ) -> None:
+    if isinstance(drafter, LanguageModel):
+      raise ValueError(
+        "drafter: expected a drafter, got a language model; wrap it: "
+        "DraftModel(model, num_draft_tokens=4)"
+      )
     self.target = target
     self.drafter = NoDraft() if drafter is None else drafter
     self.rule = named_rule(rule)
@@ -77,11 +82,20 @@ class SpeculativeDecoder:
     """Generates for one prompt and yields after every `blocks` blocks.
 
     The chunks together are what `generate` returns.
+
+    Raises:
+      ValueError: as `generate`, or there are several prompts.
     """
-    generation = self.start(
-      prompt, max_new_tokens=max_new_tokens, sampling=sampling
-    )
-    yield from generation.stream(blocks)
+    if not is_integer(blocks) or blocks < 1:
+      raise ValueError(f"blocks: expected at least 1, got {blocks}")
+    prompts = encode_all(prompt, self.target)
+    if len(prompts) != 1:
+      raise ValueError(
+        f"stream: expected one prompt, got {len(prompts)}; use generate"
+      )
+    return self.start(
+      prompts, max_new_tokens=max_new_tokens, sampling=sampling
+    ).stream(blocks)
 
   def start(
     self,
@@ -95,9 +109,10 @@ class SpeculativeDecoder:
     The arguments are those of `generate`; this is for callers that want to
     stop in between.
     """
-    if max_new_tokens < 1:
+    if not is_integer(max_new_tokens) or max_new_tokens < 1:
       raise ValueError(
-        f"max_new_tokens: expected at least 1, got {max_new_tokens}"
+        "max_new_tokens: expected an integer of at least 1, got "
+        f"{max_new_tokens}"
       )
     rows = encode_all(prompts, self.target)
     params = _per_row(sampling, len(rows))

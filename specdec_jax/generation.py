@@ -1,5 +1,6 @@
 """One batch from its prompts to its end, a few blocks at a time."""
 
+import dataclasses
 import functools
 import time
 from collections.abc import Iterator
@@ -7,16 +8,15 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from specdec_jax import decode, memory, sharding
+from specdec_jax import decode, memory, programs, sharding
 from specdec_jax.acceptance import GreedyRule
 from specdec_jax.buckets import Bucket, pack
 from specdec_jax.models.language_model import LanguageModel
-from specdec_jax.programs import create_state, state_program
 from specdec_jax.results import Chunk, GenerationResult, Timing
 from specdec_jax.sampling import SamplingParams
 from specdec_jax.stats import Stats
 from specdec_jax.stopping import Finish
-from specdec_jax.types import AcceptanceRule, Drafter
+from specdec_jax.types import AcceptanceRule, Array, Drafter
 
 _ALL_BLOCKS = 2**31 - 1
 
@@ -47,20 +47,19 @@ class Generation:
     bucket = Bucket.of(
       self._starts, limits, self._engine, target.mesh.shape[sharding.DATA]
     )
-    state = self._initial_state(rows, limits, bucket)
-
+    state, seconds = self._initial_state(rows, limits, bucket)
     num_chunks = np.int32(bucket.num_chunks)
-    fill = state_program(
+    fill = programs.stepper(
       decode.prefill,
       (self._engine, bucket.chunk),
       self._weights,
       state,
       num_chunks,
     )
-    self._run = state_program(
+    self._run = programs.stepper(
       decode.run, (self._engine,), self._weights, state, np.int32(0)
     )
-    self._compile_seconds = fill.seconds + self._run.seconds
+    self._compile_seconds = seconds + fill.seconds + self._run.seconds
     begin = time.perf_counter()
     self._state = fill.call(self._weights, state, num_chunks)
     jax.block_until_ready(self._state)
@@ -69,19 +68,18 @@ class Generation:
 
   def _initial_state(
     self, rows: list[list[int]], limits: list[int], bucket: Bucket
-  ) -> decode.DecodeState:
-    """The state before prefill, on the mesh."""
-    fields = pack(rows, limits, self._params, self._target.eos_ids, bucket)
+  ) -> tuple[decode.DecodeState, float]:
+    """The state before prefill, on the mesh; the seconds it took to compile."""
+    batch = pack(rows, limits, self._params, self._target.eos_ids, bucket)
     static = (self._engine, any(p.logprobs for p in self._params))
     mesh = self._target.mesh
     shapes = jax.eval_shape(
-      functools.partial(decode.init_state, *static), **fields
+      functools.partial(decode.init_state, *static), batch
     )
     shardings = sharding.of_state(mesh, shapes)
-    memory.check_fits(
-      shapes, shardings, bucket.batch, bucket.slots, mesh.devices.flat[0]
-    )
-    return create_state(decode.init_state, static, shardings, **fields)
+    memory.check_fits(shapes, shardings, bucket, mesh)
+    make = programs.maker(decode.init_state, static, shardings, batch)
+    return make.call(batch), make.seconds
 
   @property
   def done(self) -> bool:
@@ -97,22 +95,18 @@ class Generation:
     self._decode_seconds += time.perf_counter() - begin
 
   def stream(self, blocks: int = 1) -> Iterator[Chunk]:
-    """Advances the only row to its end, and yields what came each time."""
-    if len(self._starts) != 1:
-      raise ValueError(
-        f"stream: expected one prompt, got {len(self._starts)}; use generate"
-      )
+    """Advances a single row to its end, and yields what came each time."""
     tokenizer = self._target.tokenizer
     text = tokenizer.stream() if tokenizer else None
     seen = self._starts[0]
     reason = None
     while reason is None:
       self.advance(blocks)
-      state = self._state
-      length = int(state.length_B[0])
-      tokens = np.asarray(state.tokens_BS[0])[seen:length].tolist()
-      drafted = np.asarray(state.drafted_BS[0])[seen:length].tolist()
-      reason = _reason(int(state.finish_B[0]))
+      host = self._read()
+      length, finish = int(host.length_B[0]), host.finish_B[0]
+      tokens = host.tokens_BS[0, seen:length].tolist()
+      drafted = host.drafted_BS[0, seen:length].tolist()
+      reason = _reason(finish)
       seen = length
       pieces, rest = [""] * len(tokens), ""
       if text:
@@ -125,37 +119,33 @@ class Generation:
 
   def result(self) -> GenerationResult:
     """What there is so far; rows still running have no finish reason."""
-    state = self._state
-    rows = len(self._starts)
-    length_B, finish_B, tokens_BS, drafted_BS, log_probs_BS = jax.device_get(
-      (
-        state.length_B,
-        state.finish_B,
-        state.tokens_BS,
-        state.drafted_BS,
-        state.log_probs_BS,
-      )
-    )
+    host, rows = self._read(), len(self._starts)
 
-    def new(array_BS: np.ndarray, row: int) -> list:
-      return array_BS[row, self._starts[row] : length_B[row]].tolist()
+    def new(array_BS: Array, row: int) -> list:
+      return array_BS[row, self._starts[row] : host.length_B[row]].tolist()
 
-    tokens = [new(tokens_BS, row) for row in range(rows)]
-    reasons = [_reason(int(finish_B[row])) for row in range(rows)]
+    tokens = [new(host.tokens_BS, row) for row in range(rows)]
+    reasons = [_reason(host.finish_B[row]) for row in range(rows)]
     return GenerationResult(
       texts=[self._text(*pair) for pair in zip(tokens, reasons, strict=True)],
       tokens=tokens,
       finish_reasons=reasons,
-      drafted=[new(drafted_BS, row) for row in range(rows)],
+      drafted=[new(host.drafted_BS, row) for row in range(rows)],
       log_probs=[
-        new(log_probs_BS, row) if self._params[row].logprobs else None
+        None
+        if host.log_probs_BS is None or not self._params[row].logprobs
+        else new(host.log_probs_BS, row)
         for row in range(rows)
       ],
-      row_stats=Stats.of_rows(state.counts)[:rows],
+      row_stats=Stats.of_rows(host.counts)[:rows],
       timing=Timing(
         self._compile_seconds, self._prefill_seconds, self._decode_seconds
       ),
     )
+
+  def _read(self) -> decode.DecodeState:
+    """The state on the host, without the caches."""
+    return jax.device_get(dataclasses.replace(self._state, target=(), draft=()))
 
   def _text(self, tokens: list[int], reason: str | None) -> str:
     if not self._target.tokenizer:
@@ -163,8 +153,9 @@ class Generation:
     return self._target.tokenizer.decode(_without_eos(tokens, reason))
 
 
-def _reason(finish: int) -> str | None:
-  return None if finish == Finish.RUNNING else Finish(finish).name.lower()
+def _reason(finish: Array) -> str | None:
+  reason = Finish(int(finish))
+  return None if reason == Finish.RUNNING else reason.name.lower()
 
 
 def _without_eos(tokens: list[int], reason: str | None) -> list[int]:

@@ -65,10 +65,13 @@ class Noise(NamedTuple):
 
   def gumbel(self, position_BT: Array, size: int) -> Array:
     """Standard Gumbel noise over `size` tokens, `[B, T, V]`."""
-    keys_BT = self.keys(Purpose.RACE, position_BT)
-    return jax.vmap(jax.vmap(lambda key: jax.random.gumbel(key, (size,))))(
-      keys_BT
-    )
+
+    def one(key: Array) -> Array:
+      # "high": from more bits than one float32 holds. Else no noise exceeds
+      # 15.9, and a token of probability 1e-8 never wins.
+      return jax.random.gumbel(key, (size,), mode="high")
+
+    return jax.vmap(jax.vmap(one))(self.keys(Purpose.RACE, position_BT))
 
   def positions(self, count: int) -> Array:
     """The `count` positions that this block may fill, `[B, count]`."""

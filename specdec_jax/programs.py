@@ -3,11 +3,14 @@
 import functools
 import time
 from collections.abc import Callable, Hashable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 
 from specdec_jax.types import PyTree
+
+Function = Callable[..., PyTree]
+Static = tuple[Hashable, ...]
 
 
 class Program(NamedTuple):
@@ -18,13 +21,27 @@ class Program(NamedTuple):
     seconds: what compiling it took; 0 when it was there already.
   """
 
-  call: Callable[..., Any]
+  call: Callable[..., PyTree]
   seconds: float
 
 
-def state_program(
-  function: Callable[..., PyTree],
-  static: tuple[Hashable, ...],
+def maker(
+  function: Function, static: Static, shardings: PyTree, fields: PyTree
+) -> Program:
+  """Compiles `function(*static, fields) -> state`, made where it belongs.
+
+  Args:
+    function: makes a state.
+    static: its static arguments.
+    shardings: where each leaf of the state shall lie.
+    fields: its argument, arrays.
+  """
+  return _program(function, static, (fields,), shardings, donated=())
+
+
+def stepper(
+  function: Function,
+  static: Static,
   weights: PyTree,
   state: PyTree,
   *values: PyTree,
@@ -32,67 +49,66 @@ def state_program(
   """Compiles `function(*static, weights, state, *values) -> state`.
 
   The state is donated and keeps its shardings, so the result can be fed to the
-  next call. Values may be numpy's: they go where the rest is. Programs are kept
-  and shared: the same function is compiled once in a process for the same
-  shapes.
+  next call. Values may be numpy's: they go where the rest is.
   """
-  leaves, tree = jax.tree.flatten((weights, state, *values))
-  shapes = tuple(
-    jax.ShapeDtypeStruct(
-      leaf.shape, leaf.dtype, sharding=getattr(leaf, "sharding", None)
-    )
-    for leaf in leaves
-  )
+  shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
+  arguments = (weights, state, *values)
+  return _program(function, static, arguments, shardings, donated=(1,))
+
+
+def _program(
+  function: Function,
+  static: Static,
+  arguments: tuple[PyTree, ...],
+  shardings: PyTree,
+  donated: tuple[int, ...],
+) -> Program:
+  """Compiles, or finds what the process has compiled for the same shapes."""
+
+  def shape(leaf: jax.Array) -> jax.ShapeDtypeStruct:
+    where = getattr(leaf, "sharding", None)
+    return jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=where)
+
   misses = _compile.cache_info().misses
-  call, seconds = _compile(function, static, tree, shapes)
+  call, seconds = _compile(
+    function,
+    static,
+    _Frozen.of(jax.tree.map(shape, arguments)),
+    _Frozen.of(shardings),
+    donated,
+  )
   was_there = _compile.cache_info().misses == misses
   return Program(call, 0.0 if was_there else seconds)
 
 
+class _Frozen(NamedTuple):
+  """A tree that can be a key."""
+
+  structure: jax.tree_util.PyTreeDef
+  leaves: tuple[Hashable, ...]
+
+  @classmethod
+  def of(cls, tree: PyTree) -> "_Frozen":
+    leaves, structure = jax.tree.flatten(tree)
+    return cls(structure, tuple(leaves))
+
+  def thaw(self) -> PyTree:
+    return jax.tree.unflatten(self.structure, self.leaves)
+
+
 @functools.lru_cache(maxsize=256)
 def _compile(
-  function: Callable[..., PyTree],
-  static: tuple[Hashable, ...],
-  tree: jax.tree_util.PyTreeDef,
-  shapes: tuple[jax.ShapeDtypeStruct, ...],
+  function: Function,
+  static: Static,
+  arguments: _Frozen,
+  shardings: _Frozen,
+  donated: tuple[int, ...],
 ) -> tuple[jax.stages.Compiled, float]:
-  weights, state, *values = jax.tree.unflatten(tree, shapes)
   jitted = jax.jit(
     functools.partial(function, *static),
-    donate_argnums=1,
-    out_shardings=jax.tree.map(lambda leaf: leaf.sharding, state),
+    donate_argnums=donated,
+    out_shardings=shardings.thaw(),
   )
-  start = time.perf_counter()
-  compiled = jitted.lower(weights, state, *values).compile()
-  return compiled, time.perf_counter() - start
-
-
-def create_state(
-  function: Callable[..., PyTree],
-  static: tuple[Hashable, ...],
-  shardings: PyTree,
-  **fields: PyTree,
-) -> PyTree:
-  """Makes `function(*static, **fields) -> state` right where it belongs.
-
-  Args:
-    function: makes the state.
-    static: its static arguments.
-    shardings: where each leaf of the state shall lie.
-    **fields: its other arguments, arrays.
-  """
-  leaves, tree = jax.tree.flatten(shardings)
-  return _creator(function, static, tree, tuple(leaves))(**fields)
-
-
-@functools.lru_cache(maxsize=256)
-def _creator(
-  function: Callable[..., PyTree],
-  static: tuple[Hashable, ...],
-  tree: jax.tree_util.PyTreeDef,
-  leaves: tuple[jax.sharding.Sharding, ...],
-) -> Callable[..., PyTree]:
-  return jax.jit(
-    functools.partial(function, *static),
-    out_shardings=jax.tree.unflatten(tree, leaves),
-  )
+  begin = time.perf_counter()
+  compiled = jitted.lower(*arguments.thaw()).compile()
+  return compiled, time.perf_counter() - begin

@@ -1,5 +1,6 @@
 """From what a user calls a prompt to token ids."""
 
+import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -22,13 +23,24 @@ def encode_all(
   Raises:
     ValueError: a prompt is empty, of no known kind, or not for this target.
   """
+  prompts = _plain(prompts)
+  if not isinstance(prompts, Sequence):
+    raise ValueError(
+      "prompts: expected text, token ids, chat messages or a list of such, got "
+      f"{type(prompts).__name__}"
+    )
   rows = [prompts] if _is_one(prompts) else list(prompts)
   if not rows:
     raise ValueError("prompts: expected at least one prompt, got none")
   return [
-    _encode(prompt, f"prompt {index}", target)
+    _encode(_plain(prompt), f"prompt {index}", target)
     for index, prompt in enumerate(rows)
   ]
+
+
+def _plain(value: Any) -> Any:
+  """Lists in the place of arrays, numpy's or jax's."""
+  return value.tolist() if hasattr(value, "tolist") else value
 
 
 def _is_one(prompts: Any) -> bool:
@@ -38,7 +50,7 @@ def _is_one(prompts: Any) -> bool:
 
 
 def _is_token(value: object) -> bool:
-  return hasattr(value, "__index__") and not isinstance(value, bool)
+  return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 def _is_chat(prompt: Sequence) -> bool:
@@ -46,7 +58,12 @@ def _is_chat(prompt: Sequence) -> bool:
 
 
 def _encode(prompt: Any, name: str, target: LanguageModel) -> list[int]:
-  if isinstance(prompt, str) or (len(prompt) and _is_chat(prompt)):
+  if not isinstance(prompt, Sequence):
+    raise ValueError(
+      f"{name}: expected text, a list of token ids or a list of chat "
+      f"messages, got {type(prompt).__name__}"
+    )
+  if isinstance(prompt, str) or _is_chat(prompt):
     if target.tokenizer is None:
       raise ValueError(
         f"{name}: {target.name} has no tokenizer; give token ids instead"
@@ -61,7 +78,7 @@ def _encode(prompt: Any, name: str, target: LanguageModel) -> list[int]:
     raise ValueError(
       f"{name}: expected text, a list of token ids or a list of chat "
       f"messages, got {type(prompt).__name__} of "
-      f"{sorted({type(item).__name__ for item in prompt})}"
+      f"{', '.join(sorted({type(item).__name__ for item in prompt}))}"
     )
   if not tokens or prompt == "":
     raise ValueError(

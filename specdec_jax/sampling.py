@@ -18,6 +18,9 @@ from specdec_jax.types import Array
 # sums and products with zero stay numbers; its exponential is exactly 0.
 LOG_ZERO = -1e30
 
+# Logits divided by less could leave the range of float32.
+_LEAST_TEMPERATURE = 1e-5
+
 
 @dataclasses.dataclass(frozen=True)
 class SamplingParams:
@@ -27,7 +30,8 @@ class SamplingParams:
   renormalise.
 
   Attributes:
-    temperature: divides the logits; 0 picks the most probable token.
+    temperature: divides the logits; 0 picks the most probable token. No
+      less than 1e-5 otherwise.
     top_k: keep the k most probable tokens, and any that tie with the last of
       them; 0 keeps all.
     top_p: keep the most probable tokens up to a total probability of at least
@@ -57,15 +61,18 @@ class SamplingParams:
         value = getattr(self, name)
         raise ValueError(f"{name}: expected {expected}, got {value!r}")
 
+    inf = float("inf")
+    for name in ("temperature", "top_p", "min_p"):
+      check(name, isinstance(getattr(self, name), numbers.Real), "a number")
     # The comparisons are written so that NaN fails them.
     check(
       "temperature",
-      0 <= self.temperature < float("inf"),
-      "a finite number of at least 0 (0 is greedy)",
+      self.temperature == 0 or _LEAST_TEMPERATURE <= self.temperature < inf,
+      f"0 (greedy) or a finite number of at least {_LEAST_TEMPERATURE}",
     )
     check(
       "top_k",
-      _is_integer(self.top_k) and 0 <= self.top_k < 2**31,
+      is_integer(self.top_k) and 0 <= self.top_k < 2**31,
       "an integer of at least 0 (0 keeps all tokens)",
     )
     check(
@@ -77,25 +84,33 @@ class SamplingParams:
     check("min_p", 0 <= self.min_p <= 1, "a number in [0, 1]")
     check(
       "seed",
-      _is_integer(self.seed) and 0 <= self.seed < 2**32,
+      is_integer(self.seed) and 0 <= self.seed < 2**32,
       "an integer in [0, 2**32)",
     )
     check(
       "max_new_tokens",
       self.max_new_tokens is None
-      or (_is_integer(self.max_new_tokens) and self.max_new_tokens >= 1),
+      or (is_integer(self.max_new_tokens) and self.max_new_tokens >= 1),
       "an integer of at least 1",
     )
 
 
-def _is_integer(value: object) -> bool:
+def is_integer(value: object) -> bool:
+  """Whether this is a whole number, Python's or numpy's, and no truth value."""
   return isinstance(value, numbers.Integral) and not isinstance(value, bool)
 
 
 @jax.tree_util.register_dataclass
 @dataclasses.dataclass(frozen=True)
 class Law:
-  """SamplingParams of a batch, as arrays `[B]`."""
+  """SamplingParams of a batch.
+
+  Attributes:
+    temperature_B: float32; 0 is greedy.
+    top_k_B: int32; 0 keeps all.
+    top_p_B: float32; 1 keeps all.
+    min_p_B: float32; 0 keeps all.
+  """
 
   temperature_B: Array
   top_k_B: Array

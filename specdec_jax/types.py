@@ -78,6 +78,12 @@ class Features(NamedTuple):
   """What the target saw at positions start .. start + count - 1.
 
   All of them are committed; the rows' newest tokens are not among them.
+
+  Attributes:
+    hidden_BTF: the tapped layers' residual streams, side by side; entries at
+      and past count_B are filler.
+    start_B: the position of the first.
+    count_B: how many there are.
   """
 
   hidden_BTF: Array

@@ -30,8 +30,10 @@ def named_rule(rule: str | AcceptanceRule) -> AcceptanceRule:
   Raises:
     ValueError: no rule has this name.
   """
-  if not isinstance(rule, str):
-    return rule
-  if rule not in _NAMES:
-    raise ValueError(f"rule: expected one of {', '.join(_NAMES)}, got {rule!r}")
-  return _NAMES[rule]
+  found = _NAMES.get(rule) if isinstance(rule, str) else rule
+  if not callable(found):
+    raise ValueError(
+      f"rule: expected one of {', '.join(_NAMES)} or a rule object, got "
+      f"{rule!r}"
+    )
+  return found

@@ -10,6 +10,7 @@ from jax import lax
 
 from specdec_jax.arrays import pick, put, window
 from specdec_jax.models.language_model import LanguageModel
+from specdec_jax.sampling import is_integer
 from specdec_jax.types import Array, Features, Proposal, PyTree, View
 
 
@@ -35,10 +36,10 @@ class DraftModel:
   taps = ()
 
   def __post_init__(self) -> None:
-    if self.num_draft_tokens < 1:
+    if not is_integer(self.num_draft_tokens) or self.num_draft_tokens < 1:
       raise ValueError(
-        "num_draft_tokens: expected at least 1 with a draft model, got "
-        f"{self.num_draft_tokens}; for plain decoding use NoDraft()"
+        "num_draft_tokens: expected an integer of at least 1 with a draft "
+        f"model, got {self.num_draft_tokens}; for plain decoding use NoDraft()"
       )
     if not 0 <= self.min_confidence <= 1:
       raise ValueError(
@@ -57,10 +58,15 @@ class DraftModel:
         f"draft {self.model.name} and target {target.name} have different "
         f"tokenizers: {reason}; a draft must be made for the target's tokenizer"
       )
+    if self.model.mesh != target.mesh:
+      raise ValueError(
+        f"draft {self.model.name} and target {target.name} lie on different "
+        "meshes; load both with the same mesh="
+      )
 
   def split(self) -> tuple["DraftModel", PyTree]:
     threshold = np.float32(self.min_confidence)
-    static = dataclasses.replace(self, model=self.model.without_params())
+    static = dataclasses.replace(self, model=self.model.skeleton())
     return static, (self.model.params, threshold)
 
   def init(self, batch: int, slots: int) -> PyTree:

@@ -9,6 +9,7 @@ import jax.numpy as jnp
 
 from specdec_jax.arrays import window
 from specdec_jax.models.language_model import LanguageModel
+from specdec_jax.sampling import is_integer
 from specdec_jax.types import Array, Features, Proposal, PyTree, View
 
 
@@ -33,9 +34,10 @@ class PromptLookup:
 
   def __post_init__(self) -> None:
     for name in ("num_draft_tokens", "max_ngram"):
-      if getattr(self, name) < 1:
+      value = getattr(self, name)
+      if not is_integer(value) or value < 1:
         raise ValueError(
-          f"{name}: expected at least 1, got {getattr(self, name)}"
+          f"{name}: expected an integer of at least 1, got {value}"
         )
 
   def check(self, target: LanguageModel) -> None:

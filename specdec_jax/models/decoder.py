@@ -116,6 +116,11 @@ class Attention(nnx.Module):
       key_BTMH = self.key_norm(key_BTMH)
     query_BTNH = rope.rotate(query_BTNH, *angles)
     key_BTMH = rope.rotate(key_BTMH, *angles)
+    # What is not finite is left to the key alone: masks hide keys, while a
+    # masked value is still multiplied, and 0 * NaN would spoil every query.
+    sound_BTM1 = jnp.isfinite(value_BTMH).all(axis=-1, keepdims=True)
+    key_BTMH = jnp.where(sound_BTM1, key_BTMH, jnp.nan)
+    value_BTMH = jnp.where(sound_BTM1, value_BTMH, 0)
     key_BMSH = kv_cache.write(cache[0], key_BTMH, position_BT)
     value_BMSH = kv_cache.write(cache[1], value_BTMH, position_BT)
     mixed_BTD = attention.attend(

@@ -45,9 +45,9 @@ class LanguageModel:
     default_factory=dict, compare=False
   )
 
-  def without_params(self) -> LanguageModel:
-    """This model without its weights: static, cheap to keep."""
-    return dataclasses.replace(self, params=None)
+  def skeleton(self) -> LanguageModel:
+    """The network alone: static, cheap to keep, equal for equal programs."""
+    return LanguageModel(self.network, None, None, (), self.mesh, name="")
 
   def tokenizer_mismatch(self, other: LanguageModel) -> str | None:
     """Why token ids of one model mean something else to the other, or None."""
@@ -58,8 +58,14 @@ class LanguageModel:
       return f"{self.network.vocab_size} and {other.network.vocab_size} tokens"
     return None
 
-  def logits(self, tokens: Sequence[int]) -> np.ndarray:
-    """The raw logits after each token, float32 `[T, V]`.
+  def logits(
+    self, tokens: Sequence[int], count: int | None = None
+  ) -> np.ndarray:
+    """The raw logits after each of the last tokens, float32 `[T, V]`.
+
+    Args:
+      tokens: a text from its beginning.
+      count: T, how many of its last tokens are meant; all of them if None.
 
     Raises:
       ValueError: no tokens, or tokens that are not in the vocabulary.
@@ -71,13 +77,20 @@ class LanguageModel:
     size = -(-len(tokens) // _BUCKET) * _BUCKET
     tokens_BT = np.zeros((1, size), np.int32)
     tokens_BT[0, : len(tokens)] = tokens
-    logits_BTV = _logits(self.network, self.params, tokens_BT)
-    return np.asarray(logits_BTV[0, : len(tokens)])
+    # The width is compiled for, so all of a text is all of its bucket.
+    width, begin = (size, 0) if count is None else (count, len(tokens) - count)
+    logits_TV = _logits(
+      self.network, width, self.params, tokens_BT, np.int32(begin)
+    )
+    return np.asarray(logits_TV[: len(tokens)])
 
 
-@functools.partial(jax.jit, static_argnames="network")
-def _logits(network: Network, params: PyTree, tokens_BT: Array) -> Array:
+@functools.partial(jax.jit, static_argnames=("network", "width"))
+def _logits(
+  network: Network, width: int, params: PyTree, tokens_BT: Array, begin: Array
+) -> Array:
   cache = network.init_cache(1, tokens_BT.shape[1])
   start_B = jnp.zeros(1, jnp.int32)
   hidden_BTD, _, _ = network.forward(params, tokens_BT, start_B, cache)
-  return network.head(params, hidden_BTD)
+  wanted_BTD = jax.lax.dynamic_slice_in_dim(hidden_BTD, begin, width, axis=1)
+  return network.head(params, wanted_BTD)[0]

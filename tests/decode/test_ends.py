@@ -48,7 +48,7 @@ def _cases():
       30,
       "eos",
       "d" * j + "t",
-      [(K, j)],
+      [(j + 1, j)],
     )
     # The draft says EOS at j, the target goes on; its EOS comes two later.
     yield Case(
@@ -58,7 +58,7 @@ def _cases():
       30,
       "eos",
       "d" * j + "tt",
-      [(K, j), (K, 0)],
+      [(K, j), (1, 0)],
     )
   text = _at(K, OTHER_EOS)
   yield Case("eos-bonus", text, text, 30, "eos", "ddddt", [(K, K)])

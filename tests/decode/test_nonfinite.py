@@ -1,5 +1,6 @@
 """Logits that are not numbers: one row ends, or drafts nothing."""
 
+import dataclasses
 from typing import NamedTuple
 
 import numpy as np
@@ -115,3 +116,45 @@ def test_a_draft_that_is_not_finite_proposes_nothing(value):
   passes = [stats.target_passes for stats in result.row_stats]
   assert drafted == [0, 11, 1, 12]
   assert passes == [15, 4, 14, 3]
+
+
+def _spoiled(token: int):
+  """A transformer whose embedding of one token is no number."""
+  model = toys.tiny("llama", seed=5, layers=2)
+  embed = model.params["embed.weight"].at[token].set(np.nan)
+  return dataclasses.replace(
+    model, params={**model.params, "embed.weight": embed}
+  )
+
+
+@pytest.mark.parametrize("place", [0, 1, 3])
+def test_a_rejected_draft_spoils_no_earlier_position(place):
+  # It has attention weight 0 at the positions before it, but 0 * NaN is NaN.
+  model, prompt, count = _spoiled(60), [3, 1, 4], 12
+  plain = toys.greedy_text(model, prompt, count)
+  assert 60 not in plain
+  tokens_BP = np.zeros((1, PLACES), np.int32)
+  tokens_BP[0, len(prompt) : len(prompt) + count] = plain
+  tokens_BP[0, len(prompt) + place] = 60
+  script = (tokens_BP, np.full((1, PLACES), K, np.int32))
+  decoder = SpeculativeDecoder(model, toys.ScriptedDrafter(K, script))
+  result = decoder.generate(prompt, max_new_tokens=count)
+  assert result.tokens == [plain]
+  assert result.stats.accepted_per_position[0] > 0
+
+
+def test_padding_spoils_no_row():
+  # Shorter prompts are padded with token 0.
+  model = _spoiled(0)
+  prompts = [[7], [3, 1, 4, 1, 5, 9, 2, 6]]
+  result = SpeculativeDecoder(model).generate(prompts, max_new_tokens=6)
+  for prompt, tokens in zip(prompts, result.tokens, strict=True):
+    assert tokens == toys.greedy_text(model, prompt, 6)
+
+
+def test_a_prompt_without_numbers_ends_its_row_alone():
+  model = _spoiled(60)
+  prompts = [[3, 60, 4, 1], [3, 1, 4, 1]]
+  result = SpeculativeDecoder(model).generate(prompts, max_new_tokens=6)
+  assert result.finish_reasons == ["nonfinite", "length"]
+  assert result.tokens == [[], toys.greedy_text(model, prompts[1], 6)]
