@@ -1,7 +1,8 @@
 """The shape of a model, read from a Hugging Face config.json."""
 
 import dataclasses
-from collections.abc import Mapping
+import reprlib
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from specdec_jax.models import families
@@ -14,14 +15,9 @@ _ACTIVATIONS = {
   "gelu_pytorch_tanh": "gelu_tanh",
   "relu": "relu",
 }
-_SIZES = (
-  "vocab_size",
-  "num_hidden_layers",
-  "hidden_size",
-  "intermediate_size",
-  "num_attention_heads",
-  "max_position_embeddings",
-)
+_LARGEST = 2**31 - 1  # positions and sizes are 32-bit integers on the device
+_REPR = reprlib.Repr()  # cuts what is long
+_REPR.maxstring = _REPR.maxother = 60
 
 
 @dataclasses.dataclass(frozen=True)
@@ -100,13 +96,9 @@ class ModelConfig:
       object.__setattr__(self, "stored_rows", self.vocab_size)
     if not self.known_rows:
       object.__setattr__(self, "known_rows", self.vocab_size)
-    if self.num_heads % self.num_kv_heads:
-      raise ValueError(
-        f"{self.num_heads} query heads do not divide over "
-        f"{self.num_kv_heads} key-value heads"
-      )
-    if self.head_dim % 2:
-      raise ValueError(f"RoPE needs an even head_dim, got {self.head_dim}")
+    faults = _misfits(self.num_heads, self.num_kv_heads, self.head_dim)
+    if faults:
+      raise ValueError("; ".join(faults))
 
   @property
   def family(self) -> families.Family:
@@ -129,121 +121,237 @@ class ModelConfig:
     )
 
 
+class _Fields:
+  """Reads the fields of an object, each of the kind that is expected.
+
+  What is missing or wrong is added to `faults` and read as nothing (0, "", ..),
+  so that all faults are found at once. A field that is null is absent.
+  """
+
+  def __init__(
+    self, values: Mapping[str, Any], faults: list[str], where: str = ""
+  ):
+    self._values = {k: v for k, v in values.items() if v is not None}
+    self._where = where
+    self.faults = faults
+
+  def __contains__(self, name: str) -> bool:
+    return name in self._values
+
+  def contradict(self, *names: str) -> bool:
+    """Whether two spellings of a field are given, with unequal values."""
+    first, *others = [self._values[n] for n in names if n in self] or [None]
+    return any(other != first for other in others)
+
+  def _get(
+    self,
+    name: str,
+    default: Any,
+    nothing: Any,
+    fits: Callable[[Any], bool],
+    expected: str,
+  ) -> Any:
+    if name not in self._values:
+      if default is None:
+        self.faults.append(f"{self._where}{name} is missing")
+      return nothing if default is None else default
+    value = self._values[name]
+    if fits(value):
+      return value
+    self.faults.append(
+      f"{self._where}{name} is {_REPR.repr(value)}, expected {expected}"
+    )
+    return nothing
+
+  def integer(
+    self, name: str, default: int | None = None, least: int = 1
+  ) -> int:
+    """An integer of at least `least`."""
+
+    def fits(value: Any) -> bool:
+      return type(value) is int and least <= value <= _LARGEST
+
+    kind = "a positive integer" if least else "an integer of 0 or more"
+    return self._get(name, default, 0, fits, f"{kind}, at most {_LARGEST}")
+
+  def number(self, name: str, default: float | None = None) -> float:
+    """A number above 0. float32 holds it, and its reciprocal as well."""
+
+    def fits(value: Any) -> bool:
+      return type(value) in (int, float) and 1e-30 <= value <= 1e30
+
+    expected = "a positive finite number"
+    return float(self._get(name, default, 0.0, fits, expected))
+
+  def boolean(self, name: str) -> bool:
+    """False if absent."""
+    return self._get(
+      name, False, False, lambda value: type(value) is bool, "true or false"
+    )
+
+  def choice(self, name: str, default: str, options: Iterable[str]) -> str:
+    """One of some words; "" if it is none of them."""
+
+    def fits(value: Any) -> bool:
+      return isinstance(value, str) and value in options
+
+    expected = f"one of {', '.join(options)}"
+    return self._get(name, default, "", fits, expected)
+
+  def words(self, name: str) -> list[str]:
+    """A list of strings; empty if absent."""
+
+    def fits(value: Any) -> bool:
+      return isinstance(value, list) and all(isinstance(v, str) for v in value)
+
+    return self._get(name, [], [], fits, "a list of strings")
+
+  def fields(self, name: str) -> "_Fields":
+    """The fields of an object in this one; none if absent."""
+
+    def fits(value: Any) -> bool:
+      return isinstance(value, Mapping)
+
+    values = self._get(name, {}, {}, fits, "an object")
+    return _Fields(values, self.faults, f"{self._where}{name}.")
+
+
 def from_hf(config: Mapping[str, Any]) -> ModelConfig:
   """Reads the dictionary of a config.json.
 
-  Spellings of transformers 4 and 5 are both understood. All faults are
-  reported at once.
+  Spellings of transformers 4 and 5 are both understood.
 
   Raises:
-    ValueError: a model that is not supported, or fields that are missing.
+    ValueError: an architecture that is not supported; or else all fields that
+      are missing, wrong or not supported, at once.
   """
-  architectures = config.get("architectures") or []
-  known = [name for name in architectures if name in families.FAMILIES]
-  if not known:
-    raise ValueError(
-      f"architectures {list(architectures)} of config.json are not supported; "
-      f"supported: {', '.join(sorted(families.FAMILIES))}"
-    )
-  family = families.FAMILIES[known[0]]
-  fields = {
-    **family.defaults,
-    **{k: v for k, v in config.items() if v is not None},
-  }
-  faults = [f"{name} is missing" for name in _SIZES if name not in fields]
-  for name in (*_SIZES, "num_key_value_heads", "head_dim"):
-    value = fields.get(name, 1)
-    if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-      faults.append(f"{name} is {value!r}, expected a positive integer")
-  activation = fields.get("hidden_act", "silu")
-  if activation not in _ACTIVATIONS:
-    faults.append(
-      f"hidden_act {activation!r} is not supported; "
-      f"supported: {', '.join(_ACTIVATIONS)}"
-    )
-  if (message := _sliding_window(fields)) is not None:
-    faults.append(message)
-  theta, scaling = None, None
-  try:
-    theta, scaling = _rope(fields)
-  except ValueError as error:
-    faults.append(str(error))
-  if faults:
-    raise ValueError("config.json: " + "; ".join(faults))
-  assert theta is not None
-  heads = fields["num_attention_heads"]
+  faults: list[str] = []
+  family = _family(config)
+  given = {name: value for name, value in config.items() if value is not None}
+  fields = _Fields({**family.defaults, **given}, faults)
 
   def flag(value: bool | str) -> bool:
-    return bool(fields.get(value, False)) if isinstance(value, str) else value
+    return fields.boolean(value) if isinstance(value, str) else value
 
+  num_layers = fields.integer("num_hidden_layers")
+  hidden_size = fields.integer("hidden_size")
+  heads = fields.integer("num_attention_heads")
+  kv_heads = fields.integer("num_key_value_heads", heads)
+  head_dim, rest = divmod(hidden_size, heads) if heads else (0, 0)
+  if rest and "head_dim" not in fields:
+    head_dim = 0
+    faults.append(
+      f"head_dim is missing, and hidden_size {hidden_size} does not divide "
+      f"over num_attention_heads {heads}"
+    )
+  head_dim = fields.integer("head_dim", head_dim)
+  faults += _misfits(heads, kv_heads, head_dim)
+  theta, scaling = _rope(fields)
+  _refuse_windows(fields, num_layers)
+  values: dict[str, Any] = {
+    "vocab_size": fields.integer("vocab_size"),
+    "mlp_size": fields.integer("intermediate_size"),
+    "rms_norm_eps": fields.number("rms_norm_eps", 1e-6),
+    "max_length": fields.integer("max_position_embeddings"),
+    "tied": fields.boolean("tie_word_embeddings"),
+    "qkv_bias": flag(family.qkv_bias),
+    "out_bias": flag(family.out_bias),
+    "mlp_bias": flag(family.mlp_bias),
+  }
+  activation = fields.choice("hidden_act", "silu", _ACTIVATIONS)
+  if faults:
+    raise ValueError("config.json: " + "; ".join(dict.fromkeys(faults)))
   return ModelConfig(
     architecture=family.architecture,
-    vocab_size=fields["vocab_size"],
-    num_layers=fields["num_hidden_layers"],
-    hidden_size=fields["hidden_size"],
-    mlp_size=fields["intermediate_size"],
+    num_layers=num_layers,
+    hidden_size=hidden_size,
     num_heads=heads,
-    num_kv_heads=fields.get("num_key_value_heads", heads),
-    head_dim=fields.get("head_dim", fields["hidden_size"] // heads),
+    num_kv_heads=kv_heads,
+    head_dim=head_dim,
     rope_theta=theta,
     rope_scaling=scaling,
-    rms_norm_eps=float(fields.get("rms_norm_eps", 1e-6)),
-    max_length=fields["max_position_embeddings"],
-    tied=bool(fields.get("tie_word_embeddings", False)),
-    qkv_bias=flag(family.qkv_bias),
-    out_bias=flag(family.out_bias),
-    mlp_bias=flag(family.mlp_bias),
     qk_norm=family.qk_norm,
     activation=_ACTIVATIONS[activation],
+    **values,
   )
 
 
-def _sliding_window(fields: Mapping[str, Any]) -> str | None:
-  """Says so if a layer of the model attends to a window only."""
-  kinds = fields.get("layer_types")
-  if kinds is not None:
-    other = sorted(set(kinds) - {"full_attention"})
-    if other:
-      return f"layer_types {', '.join(map(str, other))} are not supported yet"
-    return None
-  full = fields.get("max_window_layers", 0)
-  layers = fields.get("num_hidden_layers", 0)
-  # Qwen2: the first max_window_layers layers see everything all the same.
-  if fields.get("use_sliding_window") and full < layers:
-    return "use_sliding_window is true: sliding windows are not supported yet"
-  return None
-
-
-def _rope(fields: Mapping[str, Any]) -> tuple[float, RopeScaling | None]:
-  """Base and scaling, from `rope_parameters` or its older spellings."""
-  rope = dict(fields.get("rope_parameters") or fields.get("rope_scaling") or {})
-  theta = rope.get("rope_theta", fields.get("rope_theta"))
-  if theta is None:
-    raise ValueError("rope_theta is missing, as is rope_parameters.rope_theta")
-  partial = rope.get(
-    "partial_rotary_factor", fields.get("partial_rotary_factor", 1.0)
+def _family(config: Mapping[str, Any]) -> families.Family:
+  """What decides how the other fields are read."""
+  faults: list[str] = []
+  names = _Fields(config, faults).words("architectures")
+  for name in names:
+    if name in families.FAMILIES:
+      return families.FAMILIES[name]
+  reason = "; ".join(faults) or (
+    f"architectures {_REPR.repr(names)} are not supported"
   )
-  if partial != 1.0:
-    raise ValueError(f"partial_rotary_factor {partial} is not supported")
-  kind = rope.get("rope_type", rope.get("type", "default"))
-  if kind == "default":
-    return float(theta), None
-  needs = {
-    "linear": {"factor": "factor"},
-    "llama3": {
-      "factor": "factor",
-      "low_freq_factor": "low_freq_factor",
-      "high_freq_factor": "high_freq_factor",
-      "original_max_position_embeddings": "original_max_length",
-    },
-  }
-  if kind not in needs:
-    raise ValueError(
-      f"rope scaling {kind!r} is not supported; supported: default, "
-      + ", ".join(needs)
+  raise ValueError(
+    f"config.json: {reason}; supported: {', '.join(sorted(families.FAMILIES))}"
+  )
+
+
+def _misfits(heads: int, kv_heads: int, head_dim: int) -> list[str]:
+  """Why these numbers make no attention; 0 is one that is not known."""
+  faults = []
+  if kv_heads and heads % kv_heads:
+    faults.append(
+      f"{heads} query heads do not divide over {kv_heads} key-value heads"
     )
-  missing = [name for name in needs[kind] if rope.get(name) is None]
-  if missing:
-    raise ValueError(f"rope scaling {kind!r} lacks {', '.join(missing)}")
-  values = {ours: rope[name] for name, ours in needs[kind].items()}
-  return float(theta), RopeScaling(kind=kind, **values)
+  if head_dim % 2:
+    faults.append(f"RoPE needs an even head_dim, got {head_dim}")
+  return faults
+
+
+def _refuse_windows(fields: _Fields, num_layers: int) -> None:
+  """Adds a fault if a layer of the model attends to a window only."""
+  other = set(fields.words("layer_types")) - {"full_attention"}
+  if other:
+    fields.faults.append(
+      f"layer_types {_REPR.repr(sorted(other))} are not supported yet"
+    )
+  if "layer_types" in fields or not fields.boolean("use_sliding_window"):
+    return
+  # Qwen2: the first max_window_layers layers see everything all the same.
+  if fields.integer("max_window_layers", 0, least=0) < num_layers:
+    fields.faults.append(
+      "use_sliding_window is true: sliding windows are not supported yet"
+    )
+
+
+def _rope(fields: _Fields) -> tuple[float, RopeScaling | None]:
+  """Base and scaling, from `rope_parameters` or its older spellings."""
+  name = "rope_parameters" if "rope_parameters" in fields else "rope_scaling"
+  rope = fields.fields(name)
+  if fields.contradict("rope_parameters", "rope_scaling"):
+    fields.faults.append("rope_parameters and rope_scaling differ")
+
+  def either(name: str) -> _Fields:
+    return rope if name in rope else fields
+
+  theta = either("rope_theta").number("rope_theta")
+  partial = "partial_rotary_factor"
+  if either(partial).number(partial, 1.0) not in (0.0, 1.0):
+    fields.faults.append(f"{partial} other than 1 is not supported")
+  kind = rope.choice(
+    "type" if "rope_type" not in rope else "rope_type",
+    "default",
+    ("default", "linear", "llama3"),
+  )
+  if kind == "linear":
+    return theta, RopeScaling(kind, rope.number("factor"))
+  if kind == "llama3":
+    scaling = RopeScaling(
+      kind,
+      rope.number("factor"),
+      rope.number("low_freq_factor"),
+      rope.number("high_freq_factor"),
+      rope.integer("original_max_position_embeddings"),
+    )
+    if 0 < scaling.high_freq_factor <= scaling.low_freq_factor:
+      fields.faults.append(
+        f"{name}.high_freq_factor is {scaling.high_freq_factor}, expected "
+        f"more than low_freq_factor, {scaling.low_freq_factor}"
+      )
+    return theta, scaling
+  return theta, None

@@ -41,12 +41,9 @@ class Family:
   """One family of models.
 
   Attributes:
-    name: what people call it.
-    architecture: `architectures[0]` of config.json.
+    architecture: what `architectures` of config.json calls it.
     names: our parameter outside of layers -> the checkpoint's tensor.
     layer_names: the same for the parameters of a layer.
-    layer_prefix: what precedes the latter in the checkpoint; `{i}` is the
-      layer.
     qkv_bias: biases of query, key and value; a string names the boolean field
       of config.json that decides (absent: False).
     out_bias: bias of attention's output, likewise.
@@ -57,11 +54,9 @@ class Family:
       place, if it is needed, is an error.
   """
 
-  name: str
   architecture: str
   names: Mapping[str, str]
   layer_names: Mapping[str, str]
-  layer_prefix: str = "model.layers.{i}."
   qkv_bias: bool | str = False
   out_bias: bool | str = False
   mlp_bias: bool | str = False
@@ -75,15 +70,14 @@ class Family:
     if room != "layers":
       return self.names[path]
     layer, _, rest = rest.partition(".")
-    return self.layer_prefix.format(i=layer) + self.layer_names[rest]
+    return f"model.layers.{layer}.{self.layer_names[rest]}"
 
 
 FAMILIES = {
   family.architecture: family
   for family in (
     Family(
-      name="Llama 2 and 3",
-      architecture="LlamaForCausalLM",
+      architecture="LlamaForCausalLM",  # Llama 2 and 3
       names=_LLAMA_NAMES,
       layer_names=_LLAMA_LAYER_NAMES,
       qkv_bias="attention_bias",
@@ -93,14 +87,12 @@ FAMILIES = {
       defaults={"rope_theta": 10000.0},
     ),
     Family(
-      name="Qwen2 and 2.5",
-      architecture="Qwen2ForCausalLM",
+      architecture="Qwen2ForCausalLM",  # Qwen2 and 2.5
       names=_LLAMA_NAMES,
       layer_names=_LLAMA_LAYER_NAMES,
       qkv_bias=True,
     ),
     Family(
-      name="Qwen3",
       architecture="Qwen3ForCausalLM",
       names=_LLAMA_NAMES,
       layer_names=_LLAMA_LAYER_NAMES,
