@@ -43,13 +43,17 @@ def read_json(path: Path) -> dict[str, Any]:
   """Reads a JSON object.
 
   Raises:
-    ValueError: the file is not there, or is no JSON object.
+    ValueError: the file is not there, cannot be read, or is no JSON object.
   """
+  # A device or a pipe could be read forever.
+  if not path.is_file():
+    raise ValueError(f"no {path.name} in {path.parent}")
   try:
     value = json.loads(path.read_text(encoding="utf-8"))
-  except FileNotFoundError:
-    raise ValueError(f"no {path.name} in {path.parent}") from None
-  except (UnicodeDecodeError, json.JSONDecodeError) as error:
+  except OSError as error:
+    raise ValueError(f"cannot read {path}: {error.strerror}") from error
+  # Not UTF-8, no JSON, numbers of thousands of digits, or nested too deeply.
+  except (ValueError, RecursionError) as error:
     raise ValueError(f"{path} is not JSON: {error}") from error
   if not isinstance(value, dict):
     raise ValueError(f"{path} holds {type(value).__name__}, expected an object")
@@ -87,14 +91,22 @@ def _indexed(folder: Path, index: Path) -> list[Path]:
   names = sorted({str(name) for name in weights.values()})
   outside = [name for name in names if Path(name).name != name]
   if outside:
-    raise ValueError(f"{index} names files outside the folder: {outside[:3]}")
-  missing = [name for name in names if not (folder / name).is_file()]
+    raise ValueError(
+      f"{index} names files outside the folder: {_first(outside)}"
+    )
+  there = {path.name for path in folder.iterdir() if path.is_file()}
+  missing = [name for name in names if name not in there]
   if missing:
     raise ValueError(
-      f"{index.name} names {len(names)} files, of which {len(missing)} are "
-      f"missing: {', '.join(missing[:3])}"
+      f"{index} names {len(names)} files, of which {len(missing)} are "
+      f"missing: {_first(missing)}"
     )
   return [folder / name for name in names]
+
+
+def _first(names: list[str]) -> str:
+  """The first names of a list that may be long, as may each of them."""
+  return ", ".join(n if len(n) < 80 else n[:80] + ".." for n in names[:3])
 
 
 class Checkpoint:
@@ -152,14 +164,15 @@ class Checkpoint:
           f"supported: {', '.join(_READABLE)}"
         )
     for name in self.tensors:
-      if name not in expected and not name.endswith(ignored or ("\0",)):
+      if name not in expected and not name.endswith(ignored):
         faults.append(f"{name}: unexpected")
     if faults:
       more = len(faults) - limit
       listed = faults[:limit] + ([f"and {more} more"] if more > 0 else [])
+      count = "1 fault" if len(faults) == 1 else f"{len(faults)} faults"
       raise ValueError(
-        f"the checkpoint does not fit its config.json, {len(faults)} "
-        "faults:\n  " + "\n  ".join(listed)
+        f"the checkpoint does not fit its config.json, {count}:\n  "
+        + "\n  ".join(listed)
       )
 
   def read(self, name: str, index: tuple[slice, ...], dtype: str) -> np.ndarray:

@@ -34,7 +34,7 @@ _HUB_FILES = (
   "merges.txt",
   "chat_template.*",
 )
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")
+_HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _SAMPLING = (
   "do_sample",
   "temperature",
@@ -65,7 +65,9 @@ def load(
     progress: whether to show a progress bar, if stderr is a terminal.
 
   Raises:
-    ValueError: what is not supported, not there or broken, all at once.
+    ValueError: what is not supported, not there or broken. All faults of
+      config.json are told at once; where there are none, all faults of the
+      tensors.
   """
   mesh = sharding.make_mesh() if mesh is None else mesh
   # Refuses a wrong dtype before anything is downloaded.
@@ -73,9 +75,10 @@ def load(
   folder = _folder(source)
   fields = checkpoint.read_json(folder / "config.json")
   if quantised := fields.get("quantization_config"):
-    method = dict(quantised).get("quant_method", "method unknown")
+    known = isinstance(quantised, dict) and quantised.get("quant_method")
     raise ValueError(
-      f"{source} is quantised ({method}); load the original weights instead"
+      f"{source} is quantised ({known or 'method unknown'}); load the original "
+      "weights instead"
     )
   config = config_lib.from_hf(fields)
   files = checkpoint.Checkpoint(checkpoint.find_files(folder))
@@ -84,6 +87,12 @@ def load(
   if any((folder / name).is_file() for name in tokenizer.FILES):
     reader = tokenizer.Tokenizer.from_folder(folder)
   vocab = config.vocab_size if reader is None else reader.size
+  # Some tokens that were added later may lack a row, but not most of them.
+  if vocab > 2 * config.vocab_size:
+    raise ValueError(
+      f"the tokenizer in {folder} has ids up to {vocab - 1}, but the model "
+      f"knows {config.vocab_size} tokens: they do not belong together"
+    )
   network = make_network(config.with_vocab(vocab, mesh.shape[sharding.MODEL]))
   generation = {}
   if (folder / "generation_config.json").is_file():
@@ -109,10 +118,15 @@ def _network_maker(
 
 def _folder(source: str | Path) -> Path:
   """The folder of a model, downloaded first if it is on the hub."""
-  path = Path(source).expanduser()
-  if path.is_dir():
+  try:
+    path = Path(source).expanduser()
+    is_folder, is_file = path.is_dir(), path.is_file()
+  except (OSError, RuntimeError) as error:  # too long, closed, no such user
+    reason = getattr(error, "strerror", None) or error
+    raise ValueError(f"no such folder: {source}: {reason}") from error
+  if is_folder and str(source):
     return path
-  if path.is_file():
+  if is_file:
     raise ValueError(f"{source} is a file; expected the model's folder")
   if isinstance(source, Path) or not _HUB_ID.fullmatch(source):
     raise ValueError(f"no such folder: {source}")
@@ -135,6 +149,12 @@ def _check(
   config: config_lib.ModelConfig,
 ) -> None:
   """Compares the headers with the network, before the vocabulary is cut."""
+  # Declaring layers takes time; each has several tensors.
+  if config.num_layers > len(files.tensors):
+    raise ValueError(
+      f"config.json: num_hidden_layers is {config.num_layers}, but the "
+      f"checkpoint has {len(files.tensors)} tensors only"
+    )
   family = config.family
   expected = {
     family.tensor_name(path): info.shape
@@ -203,7 +223,7 @@ def _eos_ids(
   )
   for ids in sources:
     ids = ids if isinstance(ids, list) else [ids]
-    valid = [i for i in ids if isinstance(i, int) and 0 <= i < vocab]
+    valid = [i for i in ids if type(i) is int and 0 <= i < vocab]
     if valid:
       return tuple(dict.fromkeys(valid))
   return ()

@@ -47,7 +47,10 @@ class Tokenizer:
   def __init__(self, tokenizer: Any):
     """Wraps a transformers tokenizer; see `from_folder`."""
     self._tokenizer = tokenizer
-    self.size = max(tokenizer.get_vocab().values()) + 1
+    ids = tokenizer.get_vocab().values()
+    if not ids:
+      raise ValueError("its vocabulary is empty")
+    self.size = max(ids) + 1
 
   @classmethod
   def from_folder(cls, folder: str | Path) -> Tokenizer:

@@ -352,12 +352,12 @@ def test_tensors_are_read_in_part(folder):
   assert (part == 0).all()
 
 
-def test_models_without_params_are_small_and_equal(folder):
+def test_skeletons_are_small_and_equal(folder):
   model = load(folder)
-  bare = model.without_params()
+  bare = model.skeleton()
   assert bare.params is None
-  assert bare == load(folder).without_params()
-  assert hash(bare) == hash(model.without_params())
+  assert bare == load(folder).skeleton()
+  assert hash(bare) == hash(model.skeleton())
   assert "Array" not in repr(model)
 
 
