@@ -100,11 +100,6 @@ def batch_spec(batch: int, mesh: Mesh) -> PartitionSpec:
   return param_spec(("batch",), (batch,), mesh)
 
 
-def replicated(mesh: Mesh) -> NamedSharding:
-  """The sharding of an array that every device holds whole."""
-  return NamedSharding(mesh, PartitionSpec())
-
-
 def of_state(mesh: Mesh, shapes: PyTree) -> PyTree:
   """Where each leaf of a decode state lies, given its shape.
 
