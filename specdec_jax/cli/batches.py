@@ -117,14 +117,19 @@ def stream(
 ) -> tuple[sd.GenerationResult, bool]:
   """Like `finish` for one prompt, and writes each block's text as it comes."""
   chunks = generation.stream()
-  ended = False
+  ended, by_draft = False, False
   try:
     while not ended:
       with ctrl_c_waits():
         chunk = next(chunks, None)
         if chunk is not None:
           terminal.status("")
-          terminal.tokens(chunk.pieces, chunk.drafted)
+          pieces, drafted = chunk.pieces, chunk.drafted
+          if chunk.text and not pieces:
+            # The row ended without a token: text of its last one was held back.
+            pieces, drafted = [chunk.text], [by_draft]
+          terminal.tokens(pieces, drafted)
+          by_draft = bool(drafted) and drafted[-1]
       ended = chunk is None
   except KeyboardInterrupt:
     return generation.result(), True
@@ -141,7 +146,8 @@ def write(
   tokens, drafted = result.tokens[row], result.drafted[row]
   if result.finish_reasons[row] == "eos":
     tokens, drafted = tokens[:-1], drafted[:-1]
-  if tokens and target.tokenizer is not None:
+  if tokens:
+    assert target.tokenizer is not None  # it has read the prompt
     text = target.tokenizer.stream()
     pieces = text.push(tokens)
     pieces[-1] += text.flush()

@@ -21,6 +21,7 @@ from specdec_jax.cli import terminal
 BAD_INPUT = 2
 INTERRUPTED = 130  # 128 + SIGINT, as shells have it
 _HELP_COLUMN = 24
+_NO_MEMORY = "RESOURCE_EXHAUSTED"  # what XLA calls it, in a RuntimeError
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
@@ -81,7 +82,8 @@ def run(name: str, body: Callable[[], int]) -> int:
   def say(message: str) -> None:
     print(f"{name}: {terminal.one_line(message)}", file=sys.stderr, flush=True)
 
-  # It tells that torch is missing, which nobody needs here.
+  # Else it tells of "indexing errors" to come where a prompt is longer than the
+  # tokenizer's model_max_length; what does not fit the context is refused here.
   os.environ.setdefault("TRANSFORMERS_VERBOSITY", "error")
   with _warnings_shown_by(say):
     try:
@@ -102,6 +104,11 @@ def run(name: str, body: Callable[[], int]) -> int:
       return BAD_INPUT
     except (flags.Error, ValueError) as error:
       say(f"error: {error}")
+      return BAD_INPUT
+    except (MemoryError, RuntimeError) as error:
+      if not (isinstance(error, MemoryError) or _NO_MEMORY in str(error)):
+        raise  # a fault of the program keeps its traceback
+      say(f"error: out of memory: {error}")
       return BAD_INPUT
 
 

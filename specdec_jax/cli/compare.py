@@ -154,6 +154,6 @@ def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
 
 def top_gap(target: sd.LanguageModel, tokens: Sequence[int]) -> float:
   """How far apart the two largest logits after these tokens are."""
-  logits_V = target.logits(tokens)[-1]
+  logits_V = target.logits(tokens, count=1)[-1]
   second, first = np.partition(logits_V, -2)[-2:]
   return float(first - second)

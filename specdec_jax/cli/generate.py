@@ -59,6 +59,11 @@ def _load(options: Options, shown: Terminal) -> sd.SpeculativeDecoder:
     drafter = sd.DraftModel(draft, **options.drafter_arguments)
   elif options.drafter == "lookup":
     drafter = sd.PromptLookup(**options.drafter_arguments)
+  if options.rule == "threshold":
+    shown.note(
+      "--rule=threshold is lossy: above temperature 0 the text does not follow "
+      "the target's distribution"
+    )
   if options.draft and options.drafter != "model":
     shown.note(f"--draft is not used with --drafter={options.drafter}")
   elif options.drafter == "none" and not options.drafter_given:
@@ -160,8 +165,8 @@ def _report(
   shown: Terminal,
 ) -> None:
   """Writes the figures."""
-  if shown.colour:
-    shown.line(shown.legend())
+  if legend := shown.legend():
+    shown.line(legend)
   shown.table(
     [
       *report.table(done, load_seconds, shown),

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 _NUMBERS = ("temperature", "top_p", "min_p")
+_LARGEST = 2**31 - 1  # Python's integers may be too large for its own floats
 
 
 def sampling_values(config: Mapping[str, Any]) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def left_out(config: Mapping[str, Any]) -> dict[str, Any]:
 
 def _number(name: str, value: Any, whole: bool) -> int | float:
   is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-  if not is_number or (whole and value % 1 != 0):
+  if not is_number or abs(value) > _LARGEST or (whole and value % 1 != 0):
     kind = "an integer" if whole else "a number"
     raise ValueError(
       f"generation_config.json: {name}: expected {kind}, got {value!r}"

@@ -2,12 +2,14 @@
 
 import dataclasses
 import json
+import reprlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 STDIN = "-"
+_MOST_BYTES = 2**28
 _JSON_LINES = (".jsonl", ".ndjson", ".json")
 
 
@@ -67,7 +69,20 @@ def read(path: str) -> list[NamedPrompt]:
 
 
 def _read(path: str) -> bytes:
-  return sys.stdin.buffer.read() if path == STDIN else Path(path).read_bytes()
+  if path == STDIN:
+    return _all_of(sys.stdin.buffer, "standard input")
+  if "\0" in path:
+    raise ValueError(f"{path}: no such file")
+  with open(path, "rb") as file:
+    return _all_of(file, path)
+
+
+def _all_of(file: BinaryIO, name: str) -> bytes:
+  """What is in a file, unless it has no end, as /dev/zero."""
+  data = file.read(_MOST_BYTES + 1)
+  if len(data) > _MOST_BYTES:
+    raise ValueError(f"{name}: more than {_MOST_BYTES >> 20} MiB of prompts")
+  return data
 
 
 def _decode(data: bytes, name: str) -> str:
@@ -93,7 +108,7 @@ def _from_json(lines: list[tuple[str, str]]) -> Iterator[tuple[str, Any]]:
       fields = json.loads(line)
     except json.JSONDecodeError as error:
       raise ValueError(
-        f"{name}: not JSON: {error.msg} at column {error.colno}"
+        f"{name}: not JSON: {error.msg} (column {error.colno})"
       ) from None
     except (ValueError, RecursionError) as error:
       raise ValueError(f"{name}: not JSON: {error}") from None
@@ -109,7 +124,7 @@ def _prompt_of(fields: Any, name: str) -> Any:
   if "prompt" in fields:
     return fields["prompt"]
   if "turns" not in fields:
-    keys = ", ".join(map(repr, fields)) or "none"
+    keys = ", ".join(map(reprlib.repr, list(fields)[:5])) or "none"
     raise ValueError(f"{name}: expected a key `prompt` or `turns`, got {keys}")
   turns = fields["turns"]
   if not isinstance(turns, list) or not turns:

@@ -204,8 +204,8 @@ def differences(
 
 def _token(token: int, decoder: sd.SpeculativeDecoder) -> str:
   tokenizer = decoder.target.tokenizer
-  text = tokenizer.decode([token]) if tokenizer else ""
-  return f"{text!r} ({token})"
+  assert tokenizer is not None  # it has read the prompt
+  return f"{tokenizer.decode([token])!r} ({token})"
 
 
 def _figure(value: float) -> str:

@@ -43,6 +43,12 @@ def test_help_shows_defaults(values):
     (flags.Error("c"), 2, "error: c"),
     (FileNotFoundError(2, "Not there", "f"), 2, "error: f: Not there"),
     (OSError("odd"), 2, "error: odd"),
+    (MemoryError("8 EiB"), 2, "error: out of memory: 8 EiB"),
+    (
+      RuntimeError("RESOURCE_EXHAUSTED: 8 EiB"),
+      2,
+      "error: out of memory: RESOURCE_EXHAUSTED: 8 EiB",
+    ),
     (KeyboardInterrupt(), 130, "interrupted"),
   ],
 )
@@ -54,9 +60,13 @@ def test_what_goes_wrong_is_told_in_one_line(capsys, error, code, message):
   assert capsys.readouterr() == ("", f"name: {message}\n")
 
 
-def test_a_fault_of_the_program_keeps_its_traceback():
-  with pytest.raises(ZeroDivisionError):
-    command.run("name", lambda: 1 // 0)
+@pytest.mark.parametrize("error", [ZeroDivisionError, RuntimeError("x")])
+def test_a_fault_of_the_program_keeps_its_traceback(error):
+  def body():
+    raise error
+
+  with pytest.raises((ZeroDivisionError, RuntimeError)):
+    command.run("name", body)
 
 
 def test_a_warning_is_shown_once_in_one_line(capsys):

@@ -10,7 +10,8 @@ from specdec_jax.cli import main as dispatcher
 from tests.cli.tiny_checkpoint import save_checkpoint, save_tokenizer
 
 PROMPT = "--prompt=def f(x):"
-SHORT = ("--max_new_tokens=12", "--num_draft_tokens=3")
+BRIEF = "--max_new_tokens=12"
+SHORT = (BRIEF, "--num_draft_tokens=3")
 KEYS = ["prompt", "text", "tokens", "finish_reason", "stats"]
 
 
@@ -41,7 +42,7 @@ def test_json_has_its_keys_and_nothing_else_on_stdout(generate):
 
 
 def test_json_without_drafts_has_no_nan(generate):
-  (result,) = generate.json(PROMPT, "--drafter=none", *SHORT)
+  (result,) = generate.json(PROMPT, "--drafter=none", BRIEF)
   assert result["stats"]["acceptance_rate"] is None
   assert result["stats"]["target_passes"] == 12
 
@@ -49,16 +50,16 @@ def test_json_without_drafts_has_no_nan(generate):
 @pytest.mark.parametrize(
   "flags",
   [
-    ("--drafter=lookup",),
-    ("--drafter=none",),
-    ("--rule=token",),
-    ("--min_confidence=0.3",),
+    ("--drafter=lookup", *SHORT),
+    ("--drafter=none", BRIEF),
+    ("--rule=token", *SHORT),
+    ("--min_confidence=0.3", *SHORT),
   ],
 )
 def test_greedy_text_does_not_depend_on_the_drafter(generate, flags):
   (one,), (other,) = (
     generate.json(PROMPT, *SHORT),
-    generate.json(PROMPT, *SHORT, *flags),
+    generate.json(PROMPT, *flags),
   )
   assert one["tokens"] == other["tokens"]
 
@@ -189,7 +190,7 @@ def test_a_short_draft_context_warns_once(generate, prompts):
 
 def test_without_a_drafter_it_says_so(generate, target):
   code, out, err = generate(
-    f"--target={target}", PROMPT, *SHORT, "--dtype=float32", models=False
+    f"--target={target}", PROMPT, BRIEF, "--dtype=float32", models=False
   )
   assert code == 0
   assert err.startswith("note: plain decoding")
@@ -277,7 +278,19 @@ def test_ctrl_c_while_warming_up_still_prints_json(generate, monkeypatch):
     ((PROMPT, "--prompts_file=x"), "got both"),
     (("--prompts_file=/no/such/file",), "/no/such/file: No such file"),
     ((PROMPT, "--num_draft_tokens=0"), "at least 1 with a draft model, got 0"),
-    ((PROMPT, "--draft=", "--drafter=model"), "give --draft"),
+    ((PROMPT, "--draft="), "--draft: expected a folder or a hub id"),
+    ((PROMPT, "--prompts_file="), "got both"),
+    (("--prompts_file=",), "--prompts_file: expected a path, got nothing"),
+    ((PROMPT, "--drafter=lookup", "--min_confidence=0"), "only for model;"),
+    ((PROMPT, "--drafter=none", "--min_confidence=0"), "only for model;"),
+    ((PROMPT, "--max_ngram=3"), "only for lookup; leave it out"),
+    ((PROMPT, "--drafter=none", "--max_ngram=3"), "only for lookup;"),
+    (
+      (PROMPT, "--drafter=none", "--num_draft_tokens=3"),
+      "--num_draft_tokens is not for --drafter=none, only for model and lookup",
+    ),
+    ((PROMPT, "--num_draft_tokens=1000000"), "expected at most 1024, got 10"),
+    ((PROMPT, "--drafter=lookup", "--max_ngram=100"), "expected at most 64"),
     ((PROMPT, "--drafter=lookup", "--max_ngram=0"), "max_ngram: expected"),
     ((PROMPT, "--drafter=none", "--compare"), "nothing to compare"),
     ((PROMPT, "--drafter=medusa"), "model|lookup|none"),
@@ -290,7 +303,9 @@ def test_ctrl_c_while_warming_up_still_prints_json(generate, monkeypatch):
     ((PROMPT, "--seed=4294967296"), "seed: expected"),
     ((PROMPT, "--max_new_tokens=0"), "--max_new_tokens: expected at least 1"),
     ((PROMPT, "--batch_size=0"), "--batch_size: expected at least 1"),
-    ((PROMPT, "--min_confidence=1.5"), "min_confidence"),
+    ((PROMPT, "--min_confidence=1.5"), "--min_confidence: expected"),
+    ((PROMPT, "--min_confidence=nan"), "--min_confidence: expected"),
+    ((PROMPT, "--temperature=1e400"), "temperature: expected"),
     ((PROMPT, "--rule=best"), "token, block, gumbel, threshold"),
     ((PROMPT, "--dtype=float8"), "bfloat16|float32"),
     ((PROMPT, "--top_k=many"), "top_k"),
@@ -305,6 +320,18 @@ def test_bad_flags_are_refused_before_anything_is_loaded(
 ):
   monkeypatch.setattr(sd, "load", None)
   assert reason in generate.refused(*flags)
+
+
+def test_a_draft_model_must_be_named(generate, target):
+  flags = (f"--target={target}", PROMPT, "--drafter=model")
+  assert "give --draft" in generate.refused(*flags, models=False)
+
+
+def test_a_lossy_rule_is_told_of(generate):
+  code, _, err = generate(PROMPT, *SHORT, "--rule=threshold")
+  assert code == 0
+  assert err.startswith("note: --rule=threshold is lossy")
+  assert err.count("\n") == 1
 
 
 def test_a_bad_file_of_prompts_is_refused_by_its_line(

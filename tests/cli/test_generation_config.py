@@ -25,6 +25,8 @@ def test_values_that_the_file_decides(config, values):
     {"top_k": 1.5},
     {"top_k": float("inf")},
     {"temperature": True},
+    {"temperature": 10**400},
+    {"top_k": 1e18},
   ],
 )
 def test_a_value_of_another_kind_is_refused(config):

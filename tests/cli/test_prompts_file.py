@@ -61,6 +61,16 @@ def test_errors_name_the_line(write, content, line, reason):
   assert reason in str(error.value)
 
 
+def test_a_file_without_end_is_refused():
+  with pytest.raises(ValueError, match="/dev/zero: more than 256 MiB"):
+    prompts_file.read("/dev/zero")
+
+
+def test_a_name_that_no_file_can_have():
+  with pytest.raises(ValueError, match="no such file"):
+    prompts_file.read("a\0b")
+
+
 @pytest.mark.parametrize("content", ["", "\n \n"])
 def test_a_file_without_prompts_is_refused(write, content):
   path = write(content)
