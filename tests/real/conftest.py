@@ -21,7 +21,7 @@ def load(size: str, dtype: str) -> sd.LanguageModel:
 def humaneval() -> list[str]:
   path = os.environ.get("SPECDEC_HUMANEVAL")
   if not path:
-    pytest.skip("SPECDEC_HUMANEVAL names no HumanEval file")
+    pytest.fail("SPECDEC_HUMANEVAL must name a HumanEval jsonl file")
   with open(path, encoding="utf-8") as file:
     return [json.loads(line)["prompt"] for line in file]
 
