@@ -134,7 +134,7 @@ def test_top_k_comes_before_top_p():
   np.testing.assert_allclose(_probs(logits, [params])[0, 0], [1, 0, 0, 0])
 
 
-@pytest.mark.parametrize("temperature", [0.0, 1e-6, 1e-3, 1.0, 1e6])
+@pytest.mark.parametrize("temperature", [0.0, 1e-5, 1e-3, 1.0, 1e6])
 @pytest.mark.parametrize("masked", [LOG_ZERO, -np.inf, -1e38])
 def test_masked_logits_are_no_tokens(temperature, masked):
   logits = [[[masked, 1.0, masked, 0.5]]]
@@ -222,6 +222,7 @@ class TestSamplingParams:
     "name, value",
     [
       ("temperature", -0.1),
+      ("temperature", 1e-6),
       ("temperature", float("nan")),
       ("temperature", float("inf")),
       ("top_k", -1),
