@@ -4,6 +4,7 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -95,6 +96,28 @@ def _power_below(count: int) -> int:
   return 1 << (count.bit_length() - 1) if count > 0 else 0
 
 
+def shapes(eos_ids: Sequence[int], bucket: Bucket) -> Batch:
+  """The shapes of what `pack` makes."""
+
+  def rows(dtype: Any, *width: int) -> Any:
+    return jax.ShapeDtypeStruct((bucket.batch, *width), dtype)
+
+  number = rows(jnp.float32)
+  return Batch(
+    tokens_BS=rows(jnp.int32, bucket.slots),
+    length_B=rows(jnp.int32),
+    limit_B=rows(jnp.int32),
+    seed_B=rows(jnp.uint32),
+    eos_BE=rows(jnp.int32, _eos_width(eos_ids)),
+    law=Law(number, rows(jnp.int32), number, number),
+  )
+
+
+def _eos_width(eos_ids: Sequence[int]) -> int:
+  """A power of two: another model's EOS ids rarely mean a new program."""
+  return _power_of_two(max(len(eos_ids), 4))
+
+
 def pack(
   rows: list[list[int]],
   limits: list[int],
@@ -111,8 +134,7 @@ def pack(
   tokens_BS = np.zeros((bucket.batch, bucket.slots), np.int32)
   for index, row in enumerate(rows):
     tokens_BS[index, : len(row)] = row
-  # A power of two, so that another model's EOS ids rarely mean a new program.
-  eos_E = np.full(_power_of_two(max(len(eos_ids), 4)), -1, np.int32)
+  eos_E = np.full(_eos_width(eos_ids), -1, np.int32)
   eos_E[: len(eos_ids)] = eos_ids
   return Batch(
     tokens_BS=jnp.asarray(tokens_BS),

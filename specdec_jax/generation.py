@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import jax
 import numpy as np
 
-from specdec_jax import decode, memory, programs, sharding
+from specdec_jax import buckets, decode, memory, programs, sharding
 from specdec_jax.acceptance import GreedyRule
-from specdec_jax.buckets import Bucket, pack
+from specdec_jax.buckets import Bucket
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.results import Chunk, GenerationResult, Timing
 from specdec_jax.sampling import SamplingParams
@@ -70,14 +70,17 @@ class Generation:
     self, rows: list[list[int]], limits: list[int], bucket: Bucket
   ) -> tuple[decode.DecodeState, float]:
     """The state before prefill, on the mesh; the seconds it took to compile."""
-    batch = pack(rows, limits, self._params, self._target.eos_ids, bucket)
+    eos_ids = self._target.eos_ids
     static = (self._engine, any(p.logprobs for p in self._params))
     mesh = self._target.mesh
+    # Shapes first: what does not fit is refused before any of it is made.
     shapes = jax.eval_shape(
-      functools.partial(decode.init_state, *static), batch
+      functools.partial(decode.init_state, *static),
+      buckets.shapes(eos_ids, bucket),
     )
     shardings = sharding.of_state(mesh, shapes)
     memory.check_fits(shapes, shardings, bucket, mesh)
+    batch = buckets.pack(rows, limits, self._params, eos_ids, bucket)
     make = programs.maker(decode.init_state, static, shardings, batch)
     return make.call(batch), make.seconds
 

@@ -19,7 +19,7 @@ from specdec_jax.types import Array
 LOG_ZERO = -1e30
 
 # Logits divided by less could leave the range of float32.
-_LEAST_TEMPERATURE = 1e-5
+_LEAST_TEMPERATURE, _GREATEST_TEMPERATURE = 1e-5, 1e30
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,14 +61,15 @@ class SamplingParams:
         value = getattr(self, name)
         raise ValueError(f"{name}: expected {expected}, got {value!r}")
 
-    inf = float("inf")
     for name in ("temperature", "top_p", "min_p"):
       check(name, isinstance(getattr(self, name), numbers.Real), "a number")
     # The comparisons are written so that NaN fails them.
     check(
       "temperature",
-      self.temperature == 0 or _LEAST_TEMPERATURE <= self.temperature < inf,
-      f"0 (greedy) or a finite number of at least {_LEAST_TEMPERATURE}",
+      self.temperature == 0
+      or _LEAST_TEMPERATURE <= self.temperature <= _GREATEST_TEMPERATURE,
+      f"0 (greedy) or a number in [{_LEAST_TEMPERATURE}, "
+      f"{_GREATEST_TEMPERATURE}]",
     )
     check(
       "top_k",

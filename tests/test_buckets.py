@@ -2,10 +2,18 @@
 
 import dataclasses
 
+import jax
 import pytest
 
-from specdec_jax.buckets import Bucket, batch_within, slots_within
+from specdec_jax.buckets import (
+  Bucket,
+  batch_within,
+  pack,
+  shapes,
+  slots_within,
+)
 from specdec_jax.decode import Engine
+from specdec_jax.sampling import SamplingParams
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,3 +66,11 @@ def test_what_fits_below_a_bound_is_a_bucket():
     slots = slots_within(count)
     assert _bucket([1], [slots - 4]).slots == slots <= count <= 1.5 * slots
   assert slots_within(63) == 0
+
+
+def test_shapes_are_those_of_the_arrays():
+  bucket, eos_ids = Bucket(4, 64, 16, 1, 1), (1, 2, 3, 4, 5)
+  made = pack([[1], [2]], [5, 6], [SamplingParams()] * 2, eos_ids, bucket)
+  assert jax.tree.map(lambda a: (a.shape, a.dtype), made) == jax.tree.map(
+    lambda a: (a.shape, a.dtype), shapes(eos_ids, bucket)
+  )

@@ -6,6 +6,7 @@ Prompt lookup decoding (A. Saxena, 2023), on the device: no model, no cache.
 import dataclasses
 
 import jax.numpy as jnp
+from jax import lax
 
 from specdec_jax.arrays import window
 from specdec_jax.models.language_model import LanguageModel
@@ -73,15 +74,19 @@ class PromptLookup:
     slots = tokens_BS.shape[1]
     place_1S = jnp.arange(slots)[None]
     newest_B = length_B - 1
-    run_BS = jnp.zeros_like(tokens_BS)  # newest tokens matched at each place
-    whole_BS = jnp.ones(tokens_BS.shape, bool)
-    for back in range(self.max_ngram):
+
+    def compare(back: Array, found: tuple[Array, Array]) -> tuple[Array, Array]:
+      run_BS, whole_BS = found
       token_B1 = window(tokens_BS, jnp.maximum(newest_B - back, 0), 1)
       there_BS = jnp.roll(tokens_BS, back, axis=1)
       # A place shorter than the n-gram would wrap around to the row's end.
       exists_BS = (place_1S >= back) & (newest_B[:, None] >= back)
       whole_BS &= (there_BS == token_B1) & exists_BS
-      run_BS += whole_BS
+      return run_BS + whole_BS, whole_BS
+
+    # How many of the newest tokens match at each place, and whether all do.
+    found = jnp.zeros_like(tokens_BS), jnp.ones(tokens_BS.shape, bool)
+    run_BS, _ = lax.fori_loop(0, self.max_ngram, compare, found)
     run_BS = jnp.where(place_1S < newest_B[:, None], run_BS, 0)
     longest_B1 = run_BS.max(axis=1, keepdims=True)
     latest_BS = jnp.where(run_BS == longest_B1, place_1S, -1)
