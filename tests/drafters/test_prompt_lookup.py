@@ -77,5 +77,5 @@ def test_finished_rows_draft_nothing():
 
 @pytest.mark.parametrize("name", ["num_draft_tokens", "max_ngram"])
 def test_counts_below_one_are_refused(name):
-  with pytest.raises(ValueError, match=f"{name}: expected an integer of at least 1, got 0"):
+  with pytest.raises(ValueError, match=f"{name}: .* at least 1, got 0"):
     PromptLookup(**{name: 0})
