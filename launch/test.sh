@@ -17,5 +17,6 @@ if [[ ${SPECDEC_TORCH:-0} == 1 ]]; then
   extras+=,torch
 fi
 use_environment "$extras"
-exec python -m pytest -n 2 \
+# worksteal: the slow tests sit together, and one worker would get them all.
+exec python -m pytest -n 2 --dist worksteal \
   -m "not (real or aot or notebook or browser)" "$@"

@@ -27,8 +27,15 @@ def humaneval() -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def exact_pair() -> tuple[sd.LanguageModel, sd.LanguageModel]:
-  return load("1.5b", "float32"), load("0.5b", "float32")
+def exact_draft() -> sd.LanguageModel:
+  return load("0.5b", "float32")
+
+
+@pytest.fixture(scope="module")
+def exact_pair(
+  exact_draft: sd.LanguageModel,
+) -> tuple[sd.LanguageModel, sd.LanguageModel]:
+  return load("1.5b", "float32"), exact_draft
 
 
 @pytest.fixture(scope="module")

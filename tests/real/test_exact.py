@@ -89,8 +89,8 @@ def test_gumbel_equals_plain_sampling(exact_pair, humaneval, draft_tokens):
 
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 @pytest.mark.parametrize("rule", ["token", "block"])
-def test_a_model_accepts_itself(exact_pair, rule, temperature):
-  _, model = exact_pair
+def test_a_model_accepts_itself(exact_draft, rule, temperature):
+  model = exact_draft
   decoder = sd.SpeculativeDecoder(model, sd.DraftModel(model, 4), rule)
   result = decoder.generate(
     "def fibonacci(n):",
