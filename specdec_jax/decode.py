@@ -13,7 +13,6 @@ import jax.numpy as jnp
 from jax import lax
 
 from specdec_jax import sampling, stopping
-from specdec_jax.acceptance import GreedyRule
 from specdec_jax.arrays import put, window
 from specdec_jax.noise import Noise
 from specdec_jax.sampling import Law
@@ -260,8 +259,8 @@ def _noise(engine: Engine, state: DecodeState) -> Noise:
 
 
 def _law(engine: Engine, logits_BTV: Array, law: Law) -> Array:
-  if isinstance(engine.rule, GreedyRule):
-    return logits_BTV  # it wants nothing but their order
+  if not engine.rule.needs_law:
+    return logits_BTV
   return sampling.log_probs(logits_BTV, law)
 
 

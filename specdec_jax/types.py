@@ -196,10 +196,15 @@ class AcceptanceRule(Protocol, Hashable):
 
   Attributes:
     coupled: whether draft and target share the noise of a position.
+    needs_law: whether it reads log-probabilities; False where the order of
+      the logits is enough, and no law is built.
   """
 
   @property
   def coupled(self) -> bool: ...
+
+  @property
+  def needs_law(self) -> bool: ...
 
   def draw(
     self, log_q_BTV: Array, position_BT: Array, noise: Noise, /

@@ -19,6 +19,7 @@ class GreedyRule:
   """
 
   coupled = True
+  needs_law = False
 
   def draw(
     self, logits_BTV: Array, position_BT: Array, noise: Noise

@@ -26,6 +26,7 @@ class GumbelRule:
   """
 
   coupled = True
+  needs_law = True
 
   def draw(
     self, log_q_BTV: Array, position_BT: Array, noise: Noise

@@ -23,6 +23,7 @@ class RejectionRule(abc.ABC):
   """Base of the rules that test each draft against a probability."""
 
   coupled = False
+  needs_law = True
 
   @abc.abstractmethod
   def acceptance(self, log_p_BTV: Array, proposal: Proposal) -> Array:

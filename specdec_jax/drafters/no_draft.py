@@ -4,33 +4,15 @@ import dataclasses
 
 import jax.numpy as jnp
 
-from specdec_jax.models.language_model import LanguageModel
-from specdec_jax.types import Features, Proposal, PyTree, View
+from specdec_jax.drafters.modelless import Modelless
+from specdec_jax.types import Proposal, PyTree, View
 
 
 @dataclasses.dataclass(frozen=True)
-class NoDraft:
+class NoDraft(Modelless):
   """Proposes nothing: the target decodes one token a pass, the baseline."""
 
   num_draft_tokens = 0
-  taps = ()
-  max_length = None
-
-  def check(self, target: LanguageModel) -> None:
-    del target  # any will do
-
-  def split(self) -> tuple["NoDraft", PyTree]:
-    return self, ()
-
-  def init(self, batch: int, slots: int) -> PyTree:
-    del batch, slots
-    return ()
-
-  def observe(
-    self, params: PyTree, draft: PyTree, view: View, features: Features
-  ) -> PyTree:
-    del params, view, features
-    return draft
 
   def propose(
     self, params: PyTree, draft: PyTree, view: View

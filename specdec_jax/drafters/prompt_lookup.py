@@ -9,13 +9,13 @@ import jax.numpy as jnp
 from jax import lax
 
 from specdec_jax.arrays import window
-from specdec_jax.models.language_model import LanguageModel
+from specdec_jax.drafters.modelless import Modelless
 from specdec_jax.sampling import is_integer
-from specdec_jax.types import Array, Features, Proposal, PyTree, View
+from specdec_jax.types import Array, Proposal, PyTree, View
 
 
 @dataclasses.dataclass(frozen=True)
-class PromptLookup:
+class PromptLookup(Modelless):
   """Proposes the continuation of the latest, longest earlier match.
 
   Attributes:
@@ -30,9 +30,6 @@ class PromptLookup:
   num_draft_tokens: int = 8
   max_ngram: int = 3
 
-  taps = ()
-  max_length = None
-
   def __post_init__(self) -> None:
     for name in ("num_draft_tokens", "max_ngram"):
       value = getattr(self, name)
@@ -40,22 +37,6 @@ class PromptLookup:
         raise ValueError(
           f"{name}: expected an integer of at least 1, got {value}"
         )
-
-  def check(self, target: LanguageModel) -> None:
-    del target  # any will do
-
-  def split(self) -> tuple["PromptLookup", PyTree]:
-    return self, ()
-
-  def init(self, batch: int, slots: int) -> PyTree:
-    del batch, slots
-    return ()
-
-  def observe(
-    self, params: PyTree, draft: PyTree, view: View, features: Features
-  ) -> PyTree:
-    del params, view, features
-    return draft
 
   def propose(
     self, params: PyTree, draft: PyTree, view: View
