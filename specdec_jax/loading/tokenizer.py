@@ -6,10 +6,13 @@ transformers is imported when a tokenizer is loaded, not before: it is slow.
 from __future__ import annotations
 
 import functools
+import json
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
+
+from specdec_jax.loading import token_bytes
 
 FILES = (
   "tokenizer.json",
@@ -91,6 +94,26 @@ class Tokenizer:
     vocab = self._tokenizer.get_vocab()
     names = (f"<0x{byte:02X}>" for byte in range(256))
     return frozenset(vocab[name] for name in names if name in vocab)
+
+  @functools.cached_property
+  def token_bytes(self) -> tuple[bytes, ...]:
+    """The bytes that each id writes, `[V]`; none for those left out.
+
+    The bytes of ids one after the other are the text that `decode` gives, but
+    for a space that it may strip at the beginning, and for bytes that are no
+    character, which it replaces.
+
+    Raises:
+      ValueError: tokens of this tokenizer do not write bytes one by one.
+    """
+    state = getattr(self._tokenizer, "backend_tokenizer", None)
+    decoder = getattr(state, "decoder", None)
+    read = token_bytes.reader(decoder and json.loads(decoder.__getstate__()))
+    written = [b""] * self.size
+    for token, i in self._tokenizer.get_vocab().items():
+      if i not in self.special_ids:
+        written[i] = read(token)
+    return tuple(written)
 
   def encode(self, text: str) -> list[int]:
     """Token ids, with the special tokens that the tokenizer adds itself."""

@@ -255,3 +255,31 @@ def test_special_tokens_are_added_as_the_tokenizer_does(tmp_path):
   )
   tokenizer.save(str(path))
   assert Tokenizer.from_folder(tmp_path).encode("w1 w2") == [31, 1, 2]
+
+
+@pytest.mark.parametrize("kind", ["byte_level", "byte_fallback"])
+@pytest.mark.parametrize("text", TEXTS)
+def test_bytes_of_tokens_are_the_text(kind, text, request):
+  tokenizer = request.getfixturevalue(kind)
+  ids = [*tokenizer.encode(text), *tokenizer.special_ids]
+  written = b"".join(tokenizer.token_bytes[i] for i in ids)
+  # A space that the normalizer has put before the text is stripped.
+  prefix = " " if kind == "byte_fallback" and text else ""
+  assert written.decode() == prefix + tokenizer.decode(ids)
+
+
+def test_a_token_may_write_half_a_character(byte_level):
+  half, other = byte_level._tokenizer.convert_tokens_to_ids(["Ã", "©"])
+  written = byte_level.token_bytes
+  assert (written[half] + written[other]).decode() == "é"
+
+
+def test_added_text_is_written_as_it_is(byte_level):
+  byte_level._tokenizer.add_tokens(["<tool call>"])
+  grown = Tokenizer(byte_level._tokenizer)
+  assert grown.token_bytes[grown.size - 1] == b"<tool call>"
+
+
+def test_words_do_not_write_bytes(words):
+  with pytest.raises(ValueError, match="with the decoder none"):
+    _ = words.token_bytes
