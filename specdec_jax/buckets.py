@@ -4,13 +4,12 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
-from specdec_jax.decode import Batch, Engine
+from specdec_jax.prompts import Request
 from specdec_jax.sampling import Law, SamplingParams
-from specdec_jax.types import Array
+from specdec_jax.state import Batch, Engine
+from specdec_jax.stopping import StopStrings
 
 _CHUNKS = (256, 64, 16)  # tokens of a prompt that one pass may take
 _LEAST_SLOTS = 64
@@ -19,47 +18,53 @@ _MAX_WASTE = 1.5  # a chunk is too large if the passes feed more than this
 
 @dataclasses.dataclass(frozen=True)
 class Bucket:
-  """The shapes that a program is compiled for.
+  """The shape of a state that programs are compiled for.
 
   Attributes:
     batch: rows, B.
     slots: cache slots of a row, S.
-    chunk: tokens of each row in one pass of prefill; divides S.
-    num_chunks: passes of prefill; a value, nothing is compiled for it.
     shards: over how many devices the rows are spread; divides B.
   """
 
   batch: int
   slots: int
-  chunk: int
-  num_chunks: int
   shards: int
 
   @classmethod
-  def of(
-    cls, lengths: list[int], limits: list[int], engine: Engine, shards: int
-  ) -> "Bucket":
+  def of(cls, rows: int, limit: int, engine: Engine, shards: int) -> "Bucket":
     """The bucket of a batch.
 
     Args:
-      lengths: of the prompts.
-      limits: lengths at which the rows end.
+      rows: how many there are at least.
+      limit: the greatest length at which one ends.
       engine: what it is compiled for.
       shards: over how many devices the rows are spread.
     """
-    batch = _power_of_two(-(-len(lengths) // shards)) * shards
-    slots = _slots(max(limits) + engine.spare_slots)
+    slots = _slots(limit + engine.spare_slots)
+    return cls(0, slots, shards).with_rows(rows)
+
+  def with_rows(self, rows: int) -> "Bucket":
+    """The same for so many rows, rounded up."""
+    batch = _power_of_two(-(-rows // self.shards)) * self.shards
+    return dataclasses.replace(self, batch=batch)
+
+  def chunks(self, longest: int) -> tuple[int, int]:
+    """How to prefill: tokens of each row in one pass, and passes.
+
+    Args:
+      longest: length of the longest prompt.
+    """
     # The last token of a prompt is left to the first block.
-    longest = max(lengths) - 1
-    chunk = next(
+    count = longest - 1
+    size = next(
       (
         size
         for size in _CHUNKS
-        if slots % size == 0 and _up(longest, size) <= _MAX_WASTE * longest
+        if self.slots % size == 0 and _up(count, size) <= _MAX_WASTE * count
       ),
       _CHUNKS[-1],
     )
-    return cls(batch, slots, chunk, _up(longest, chunk) // chunk, shards)
+    return size, _up(count, size) // size
 
 
 def _up(count: int, size: int) -> int:
@@ -96,56 +101,54 @@ def _power_below(count: int) -> int:
   return 1 << (count.bit_length() - 1) if count > 0 else 0
 
 
-def shapes(eos_ids: Sequence[int], bucket: Bucket) -> Batch:
-  """The shapes of what `pack` makes."""
+@dataclasses.dataclass(frozen=True)
+class Packer:
+  """Makes arrays of requests, of one structure whatever the requests are.
 
-  def rows(dtype: Any, *width: int) -> Any:
-    return jax.ShapeDtypeStruct((bucket.batch, *width), dtype)
+  Attributes:
+    vocab_size: V.
+    eos_ids: what ends a row that does not ignore them.
+    controlled: whether any request of the generation has controls.
+    stops: the automaton of all stop strings; None without.
+  """
 
-  number = rows(jnp.float32)
-  return Batch(
-    tokens_BS=rows(jnp.int32, bucket.slots),
-    length_B=rows(jnp.int32),
-    limit_B=rows(jnp.int32),
-    seed_B=rows(jnp.uint32),
-    eos_BE=rows(jnp.int32, _eos_width(eos_ids)),
-    law=Law(number, rows(jnp.int32), number, number),
-  )
+  vocab_size: int
+  eos_ids: tuple[int, ...]
+  controlled: bool
+  stops: StopStrings | None
+
+  def pack(self, requests: Sequence[Request], bucket: Bucket) -> Batch:
+    """The batch as arrays of numpy; rows that fill it up end at once."""
+    spare = bucket.batch - len(requests)
+    rows = [*requests, *[_NOTHING] * spare]
+    params = [request.params for request in rows]
+    lengths = [len(request.tokens) for request in rows]
+
+    def column(values: Iterable[int], dtype: type) -> Any:
+      return np.array([*values], dtype)
+
+    tokens_BS: Any = np.zeros((bucket.batch, bucket.slots), np.int32)
+    for index, request in enumerate(rows):
+      tokens_BS[index, : lengths[index]] = request.tokens
+    # A power of two: another model's EOS ids rarely mean a new program.
+    width = _power_of_two(max(len(self.eos_ids), 4))
+    eos_BE: Any = np.full((bucket.batch, width), -1, np.int32)
+    for index, p in enumerate(params):
+      if not p.ignore_eos:
+        eos_BE[index, : len(self.eos_ids)] = self.eos_ids
+    stop_B = None
+    if self.stops is not None:
+      roots = self.stops.roots
+      stop_B = column((roots[tuple(p.stop)] for p in params), np.int32)
+    return Batch(
+      tokens_BS=tokens_BS,
+      length_B=column(lengths, np.int32),
+      limit_B=column((request.limit for request in rows), np.int32),
+      seed_B=column((p.seed for p in params), np.uint32),
+      eos_BE=eos_BE,
+      law=Law.of(params, lengths, self.vocab_size if self.controlled else None),
+      stop_B=stop_B,
+    )
 
 
-def _eos_width(eos_ids: Sequence[int]) -> int:
-  """A power of two: another model's EOS ids rarely mean a new program."""
-  return _power_of_two(max(len(eos_ids), 4))
-
-
-def pack(
-  rows: list[list[int]],
-  limits: list[int],
-  params: list[SamplingParams],
-  eos_ids: Sequence[int],
-  bucket: Bucket,
-) -> Batch:
-  """The batch as arrays; rows that fill up the bucket end at once."""
-  spare = bucket.batch - len(rows)
-
-  def column(values: Iterable, dtype: Any, fill: float) -> Array:
-    return jnp.asarray([*values, *[fill] * spare], dtype)
-
-  tokens_BS = np.zeros((bucket.batch, bucket.slots), np.int32)
-  for index, row in enumerate(rows):
-    tokens_BS[index, : len(row)] = row
-  eos_E = np.full(_eos_width(eos_ids), -1, np.int32)
-  eos_E[: len(eos_ids)] = eos_ids
-  return Batch(
-    tokens_BS=jnp.asarray(tokens_BS),
-    length_B=column(map(len, rows), jnp.int32, 1),
-    limit_B=column(limits, jnp.int32, 1),
-    seed_B=column((p.seed for p in params), jnp.uint32, 0),
-    eos_BE=jnp.asarray(np.tile(eos_E, (bucket.batch, 1))),
-    law=Law(
-      column((p.temperature for p in params), jnp.float32, 0),
-      column((p.top_k for p in params), jnp.int32, 0),
-      column((p.top_p for p in params), jnp.float32, 1),
-      column((p.min_p for p in params), jnp.float32, 0),
-    ),
-  )
+_NOTHING = Request((0,), SamplingParams(), max_new_tokens=0)

@@ -1,4 +1,4 @@
-"""The core: a batch's state, prefill, one step, and the loop.
+"""The core: prefill, one step, and the loop.
 
 A generation is two programs. `prefill` runs the prompts through the models;
 `run` repeats `step` - draft, verify, accept, commit - in a `lax.while_loop`
@@ -6,7 +6,6 @@ until every row has ended. Both map a `DecodeState` to the next.
 """
 
 import dataclasses
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -15,160 +14,16 @@ from jax import lax
 from specdec_jax import sampling, stopping
 from specdec_jax.arrays import put, window
 from specdec_jax.noise import Noise
-from specdec_jax.sampling import Law
-from specdec_jax.stats import Counts
+from specdec_jax.state import DecodeState, Engine, Weights
 from specdec_jax.stopping import Finish
 from specdec_jax.types import (
-  AcceptanceRule,
   Array,
-  Drafter,
   Features,
-  Network,
   Proposal,
   PyTree,
   Verdict,
   View,
 )
-
-
-@dataclasses.dataclass(frozen=True)
-class Engine:
-  """All that is static about a generation: what its programs are made for.
-
-  Attributes:
-    target: the target, without its weights.
-    drafter: the drafter, without its weights.
-    rule: the acceptance rule.
-  """
-
-  target: Network
-  drafter: Drafter
-  rule: AcceptanceRule
-
-  @property
-  def committed_rows(self) -> int:
-    """How many committed tokens a verify pass feeds before the drafts.
-
-    The newest one is in no cache yet. More are fed, and computed again, only
-    to reach the platform's least number of rows.
-    """
-    return max(1, self.target.min_rows - self.drafter.num_draft_tokens)
-
-  @property
-  def spare_slots(self) -> int:
-    """How many slots past a row's limit a pass may write."""
-    return self.drafter.num_draft_tokens
-
-
-class Weights(NamedTuple):
-  """The arguments of a program that are only read.
-
-  Attributes:
-    target: the target's weights.
-    draft: what `Drafter.split` has taken off the drafter.
-  """
-
-  target: PyTree
-  draft: PyTree
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class DecodeState:
-  """A batch in the middle of its generation.
-
-  Every leaf leads with B: a row enters or leaves by writing its entry of each.
-
-  Attributes:
-    tokens_BS: the prompt, then committed tokens; undefined at and past
-      length_B.
-    length_B: how many tokens are committed. The newest one is in no cache.
-    limit_B: the length at which the row ends.
-    finish_B: a `Finish`; 0 while the row is running.
-    seed_B: the row's seed, uint32.
-    eos_BE: the ids that end the row, padded with -1.
-    law: the row's sampling parameters.
-    target: the target's cache. A slot is valid when it is behind the length.
-    draft: the drafter's own state.
-    drafted_BS: which tokens the draft wrote.
-    log_probs_BS: each token's log-probability under the target's raw logits;
-      None when no row asks for it.
-    counts: statistics.
-  """
-
-  tokens_BS: Array
-  length_B: Array
-  limit_B: Array
-  finish_B: Array
-  seed_B: Array
-  eos_BE: Array
-  law: Law
-  target: PyTree
-  draft: PyTree
-  drafted_BS: Array
-  log_probs_BS: Array | None
-  counts: Counts
-
-  @property
-  def active_B(self) -> Array:
-    return self.finish_B == Finish.RUNNING
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass(frozen=True)
-class Batch:
-  """What a generation starts from.
-
-  Attributes:
-    tokens_BS: prompts, padded with anything. S must be at least
-      max(limit_B) + Engine.spare_slots: windows clamp, and a pass that does
-      not fit would read the wrong tokens.
-    length_B: lengths of the prompts, at least 1.
-    limit_B: lengths at which the rows end.
-    seed_B: seeds, uint32.
-    eos_BE: ids that end each row, padded with -1.
-    law: sampling parameters.
-  """
-
-  tokens_BS: Array
-  length_B: Array
-  limit_B: Array
-  seed_B: Array
-  eos_BE: Array
-  law: Law
-
-
-def init_state(engine: Engine, log_probs: bool, rows: Batch) -> DecodeState:
-  """The state before prefill. Rows without room for a token are finished.
-
-  Args:
-    engine: what the state is for.
-    log_probs: whether to record log-probabilities.
-    rows: prompts and parameters.
-  """
-  batch, slots = rows.tokens_BS.shape
-  done_B = rows.length_B >= rows.limit_B
-  return DecodeState(
-    tokens_BS=rows.tokens_BS,
-    length_B=rows.length_B,
-    limit_B=rows.limit_B,
-    finish_B=jnp.where(done_B, Finish.LENGTH, Finish.RUNNING).astype(jnp.int32),
-    seed_B=rows.seed_B,
-    eos_BE=rows.eos_BE,
-    law=rows.law,
-    target=engine.target.init_cache(batch, slots),
-    draft=engine.drafter.init(batch, slots),
-    drafted_BS=jnp.zeros((batch, slots), bool),
-    log_probs_BS=jnp.zeros((batch, slots)) if log_probs else None,
-    counts=Counts.zero(batch, engine.drafter.num_draft_tokens),
-  )
-
-
-def replace_row(
-  state: DecodeState, row: Array, other: DecodeState
-) -> DecodeState:
-  """Puts the only row of `other` in the place of row `row` of `state`."""
-  return jax.tree.map(lambda a, b: a.at[row].set(b[0]), state, other)
 
 
 def prefill(
@@ -211,13 +66,26 @@ def prefill(
 
 
 def run(
-  engine: Engine, weights: Weights, state: DecodeState, max_steps: Array
+  engine: Engine,
+  weights: Weights,
+  state: DecodeState,
+  max_steps: Array,
+  least_rows: Array,
 ) -> DecodeState:
-  """Steps until every row has ended, or `max_steps` times."""
+  """Steps `max_steps` times, or until rows have ended.
+
+  Args:
+    engine: static.
+    weights: of target and drafter.
+    state: after prefill.
+    max_steps: how many blocks at most.
+    least_rows: go on while at least so many rows are running: 1 for all to
+      end, or all that are running for one to end.
+  """
 
   def running(carry):
     state, steps = carry
-    return jnp.any(state.active_B) & (steps < max_steps)
+    return (state.active_B.sum() >= least_rows) & (steps < max_steps)
 
   def advance(carry):
     state, steps = carry
@@ -239,10 +107,12 @@ def step(engine: Engine, weights: Weights, state: DecodeState) -> DecodeState:
   logits_BTV = jnp.where(finite_BT[..., None], logits_BTV, 0)
   proposal = _judgeable(proposal, finite_BT)
   # Accept.
-  law_BTV = _law(engine, logits_BTV, state.law)
-  verdict = rule(law_BTV, proposal, _noise(engine, state))
+  noise = _noise(engine, state)
+  position_BT = noise.positions(logits_BTV.shape[1])
+  law_BTV = _law(engine, state, logits_BTV, position_BT, proposal.tokens_BK)
+  verdict = rule(law_BTV, proposal, noise)
   # Commit.
-  after = _commit(state, proposal, verdict, logits_BTV, finite_BT)
+  after = _commit(state, weights, proposal, verdict, logits_BTV, finite_BT)
   after = dataclasses.replace(after, target=cache, draft=draft)
   if not drafter.taps:
     return after
@@ -258,18 +128,41 @@ def _noise(engine: Engine, state: DecodeState) -> Noise:
   return Noise(state.seed_B, state.length_B, engine.rule.coupled)
 
 
-def _law(engine: Engine, logits_BTV: Array, law: Law) -> Array:
+def _law(
+  engine: Engine,
+  state: DecodeState,
+  logits_BTV: Array,
+  position_BT: Array,
+  draft_BK: Array,
+) -> Array:
+  """The law of the tokens at these positions; logits where they suffice.
+
+  Args:
+    engine: static.
+    state: the rows, up to their newest token.
+    logits_BTV: a model's, target's or draft's, for these positions.
+    position_BT: places after the text.
+    draft_BK: the tokens that stand between the text and those places.
+  """
+  controls, history = state.law.controls, state.history
+  if controls is not None and history is not None:
+    written_BTV = history.along(draft_BK, position_BT - state.length_B[:, None])
+    logits_BTV = controls.adjust(
+      logits_BTV, position_BT, history.prompt_BV, written_BTV, state.eos_BE
+    )
   if not engine.rule.needs_law:
     return logits_BTV
-  return sampling.log_probs(logits_BTV, law)
+  return sampling.log_probs(logits_BTV, state.law)
 
 
 def _look(engine: Engine, state: DecodeState) -> View:
   """What a drafter may see of the state."""
   noise = _noise(engine, state)
 
-  def draw(logits_BTV: Array, position_BT: Array) -> tuple[Array, Array | None]:
-    law_BTV = _law(engine, logits_BTV, state.law)
+  def draw(
+    logits_BTV: Array, position_BT: Array, draft_BK: Array
+  ) -> tuple[Array, Array | None]:
+    law_BTV = _law(engine, state, logits_BTV, position_BT, draft_BK)
     return engine.rule.draw(law_BTV, position_BT, noise)
 
   return View(
@@ -320,6 +213,7 @@ def _judgeable(proposal: Proposal, finite_BT: Array) -> Proposal:
 
 def _commit(
   state: DecodeState,
+  weights: Weights,
   proposal: Proposal,
   verdict: Verdict,
   logits_BTV: Array,
@@ -331,20 +225,39 @@ def _commit(
   sound_B = jnp.take_along_axis(finite_BT, kept_B[:, None], axis=1)[:, 0]
   token_BT = jnp.pad(proposal.tokens_BK, ((0, 0), (0, 1)))
   token_BT = put(token_BT, kept_B, verdict.next_B[:, None])
-  count_B, eos_B = stopping.until_eos(token_BT, kept_B + sound_B, state.eos_BE)
-  count_B = jnp.where(state.active_B, count_B, 0)
-  length_B = state.length_B + count_B
+  new_B = jnp.where(state.active_B, kept_B + sound_B, 0)
+  early_B: Array | int = 0
+  if state.law.controls is not None:
+    early_B = state.law.controls.least_B - state.length_B - 1
+  end = stopping.find_end(
+    token_BT, new_B, state.eos_BE, state.stop_B, weights.stops, early_B
+  )
+  length_B = state.length_B + end.count_B
 
   finish_B = jnp.select(
-    [~state.active_B, eos_B, ~sound_B, length_B >= state.limit_B],
-    [state.finish_B, Finish.EOS, Finish.NONFINITE, Finish.LENGTH],
+    [
+      ~state.active_B,
+      end.eos_B,
+      end.stop_B,
+      ~sound_B,
+      length_B >= state.limit_B,
+    ],
+    [
+      state.finish_B,
+      Finish.EOS,
+      Finish.STOP,
+      Finish.NONFINITE,
+      Finish.LENGTH,
+    ],
     Finish.RUNNING,
   ).astype(jnp.int32)
 
-  kept_B = jnp.minimum(kept_B, count_B)
+  kept_B = jnp.minimum(kept_B, end.count_B)
   # Drafts behind the row's end do not count.
   drafts_B = jnp.where(
-    eos_B, jnp.minimum(count_B, proposal.length_B), proposal.length_B
+    end.eos_B | end.stop_B,
+    jnp.minimum(end.count_B, proposal.length_B),
+    proposal.length_B,
   )
   by_draft_BT = jnp.arange(token_BT.shape[1])[None] < kept_B[:, None]
   log_probs_BS = state.log_probs_BS
@@ -352,12 +265,17 @@ def _commit(
     log_p_BTV = jax.nn.log_softmax(logits_BTV, axis=-1)
     log_p_BT = jnp.take_along_axis(log_p_BTV, token_BT[..., None], axis=-1)
     log_probs_BS = put(log_probs_BS, state.length_B, log_p_BT[..., 0])
+  history = state.history
+  if history is not None:
+    history = history.add(token_BT, end.count_B)
   return dataclasses.replace(
     state,
     tokens_BS=put(state.tokens_BS, state.length_B, token_BT),
     length_B=length_B,
     finish_B=finish_B,
+    history=history,
+    stop_B=end.state_B,
     drafted_BS=put(state.drafted_BS, state.length_B, by_draft_BT),
     log_probs_BS=log_probs_BS,
-    counts=state.counts.add(state.active_B, count_B, drafts_B, kept_B),
+    counts=state.counts.add(state.active_B, end.count_B, drafts_B, kept_B),
   )

@@ -8,7 +8,7 @@ from specdec_jax.acceptance import named_rule
 from specdec_jax.drafters import NoDraft
 from specdec_jax.generation import Generation
 from specdec_jax.models.language_model import LanguageModel
-from specdec_jax.prompts import Prompt, check_length, encode_all
+from specdec_jax.prompts import Prompt, Request, check_request, encode_all
 from specdec_jax.results import Chunk, GenerationResult
 from specdec_jax.sampling import SamplingParams, is_integer
 from specdec_jax.types import AcceptanceRule, Drafter
@@ -53,20 +53,31 @@ class SpeculativeDecoder:
     *,
     max_new_tokens: int = _DEFAULT_MAX_NEW_TOKENS,
     sampling: SamplingParams | Sequence[SamplingParams] = SamplingParams(),
+    num_samples: int = 1,
+    batch_size: int | None = None,
   ) -> GenerationResult:
-    """Generates for a batch of prompts, each to its own end.
+    """Generates for prompts, each to its own end.
 
     Args:
       prompts: one prompt or several: text, token ids, or chat messages.
       max_new_tokens: for prompts whose SamplingParams leave it open.
-      sampling: one for each prompt, or one for all, of which prompt i takes
-        seed + i (modulo 2**32).
+      sampling: one for each prompt, or one for all. Of one for all, and of
+        that of a prompt with several samples, the n-th to use it takes
+        seed + n (modulo 2**32).
+      num_samples: how many continuations of each prompt; they stand one after
+        another in the result.
+      batch_size: how many are generated side by side; all of them if None.
+        The next takes the place of each that ends.
 
     Raises:
       ValueError: a prompt is empty or too long, or the cache does not fit.
     """
     generation = self.start(
-      prompts, max_new_tokens=max_new_tokens, sampling=sampling
+      prompts,
+      max_new_tokens=max_new_tokens,
+      sampling=sampling,
+      num_samples=num_samples,
+      batch_size=batch_size,
     )
     generation.advance()
     return generation.result()
@@ -103,49 +114,71 @@ class SpeculativeDecoder:
     *,
     max_new_tokens: int = _DEFAULT_MAX_NEW_TOKENS,
     sampling: SamplingParams | Sequence[SamplingParams] = SamplingParams(),
+    num_samples: int = 1,
+    batch_size: int | None = None,
   ) -> Generation:
     """Compiles, prefills and returns the generation, not yet advanced.
 
     The arguments are those of `generate`; this is for callers that want to
     stop in between.
     """
-    if not is_integer(max_new_tokens) or max_new_tokens < 1:
-      raise ValueError(
-        "max_new_tokens: expected an integer of at least 1, got "
-        f"{max_new_tokens}"
-      )
+    for name, value in (
+      ("max_new_tokens", max_new_tokens),
+      ("num_samples", num_samples),
+      ("batch_size", 1 if batch_size is None else batch_size),
+    ):
+      if not is_integer(value) or value < 1:
+        raise ValueError(
+          f"{name}: expected an integer of at least 1, got {value}"
+        )
     rows = encode_all(prompts, self.target)
-    params = _per_row(sampling, len(rows))
-    limits = []
-    for index, (row, p) in enumerate(zip(rows, params, strict=True)):
+    requests = []
+    for index, (row, p) in enumerate(
+      zip(rows, _per_prompt(sampling, len(rows), num_samples), strict=True)
+    ):
       new = p.max_new_tokens or max_new_tokens
-      check_length(f"prompt {index}", len(row), new, self.target)
-      limits.append(len(row) + new)
+      check_request(f"prompt {index}", len(row), new, p, self.target)
+      requests += [
+        Request(tuple(row), _with_seed(p, sample), new)
+        for sample in range(num_samples)
+      ]
+    self._warn_of_short_draft(max(request.limit for request in requests))
+    return Generation(
+      self.target,
+      self.drafter,
+      self.rule,
+      requests,
+      min(batch_size or len(requests), len(requests)),
+    )
+
+  def _warn_of_short_draft(self, limit: int) -> None:
     horizon = self.drafter.max_length
-    if horizon is not None and max(limits) > horizon:
+    if horizon is not None and limit > horizon:
       # The same words each time, so that Python says it once.
       warnings.warn(
         f"the draft's context of {horizon} tokens is shorter than this "
         "generation: past it nothing is drafted, and tokens come at the speed "
         "of plain decoding",
-        stacklevel=3,
+        stacklevel=4,
       )
-    return Generation(
-      self.target, self.drafter, self.rule, rows, params, limits
-    )
 
 
-def _per_row(
-  sampling: SamplingParams | Sequence[SamplingParams], rows: int
+def _per_prompt(
+  sampling: SamplingParams | Sequence[SamplingParams],
+  prompts: int,
+  num_samples: int,
 ) -> list[SamplingParams]:
   if isinstance(sampling, SamplingParams):
     return [
-      dataclasses.replace(sampling, seed=(sampling.seed + row) % 2**32)
-      for row in range(rows)
+      _with_seed(sampling, prompt * num_samples) for prompt in range(prompts)
     ]
-  if len(sampling) != rows:
+  if len(sampling) != prompts:
     raise ValueError(
-      f"sampling: expected one SamplingParams, or one for each of the {rows} "
-      f"prompts, got {len(sampling)}"
+      "sampling: expected one SamplingParams, or one for each of the "
+      f"{prompts} prompts, got {len(sampling)}"
     )
   return list(sampling)
+
+
+def _with_seed(params: SamplingParams, number: int) -> SamplingParams:
+  return dataclasses.replace(params, seed=(params.seed + number) % 2**32)

@@ -1,28 +1,41 @@
-"""One batch from its prompts to its end, a few blocks at a time."""
+"""Prompts on their way through a fixed number of rows."""
 
+import collections
 import dataclasses
 import functools
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 import jax
 import numpy as np
 
-from specdec_jax import buckets, decode, memory, programs, sharding
+from specdec_jax import decode, memory, programs, sharding
 from specdec_jax.acceptance import GreedyRule
-from specdec_jax.buckets import Bucket
+from specdec_jax.buckets import Bucket, Packer
+from specdec_jax.loading.tokenizer import TextStream
 from specdec_jax.models.language_model import LanguageModel
-from specdec_jax.results import Chunk, GenerationResult, Timing
-from specdec_jax.sampling import SamplingParams
-from specdec_jax.stats import Stats
-from specdec_jax.stopping import Finish
+from specdec_jax.prompts import Request
+from specdec_jax.results import Chunk, Completion, GenerationResult, Timing
+from specdec_jax.state import DecodeState, Engine, Weights, init_state, place
+from specdec_jax.stats import Counts, Stats
+from specdec_jax.stopping import (
+  Finish,
+  StoppedText,
+  StopStrings,
+  text_before,
+)
 from specdec_jax.types import AcceptanceRule, Array, Drafter
 
 _ALL_BLOCKS = 2**31 - 1
 
 
 class Generation:
-  """A batch on its way: advance it, read it, stop whenever you like.
+  """Advance it, read it, stop whenever you like.
+
+  Requests wait for a row, in their order. As soon as one ends, the next is
+  prefilled and takes its row; the others do not wait for the slowest. Requests
+  that differ in their seeds alone and enter together are prefilled once.
 
   Made by `SpeculativeDecoder.start`.
   """
@@ -32,87 +45,103 @@ class Generation:
     target: LanguageModel,
     drafter: Drafter,
     rule: AcceptanceRule,
-    rows: list[list[int]],
-    params: list[SamplingParams],
-    limits: list[int],
+    requests: Sequence[Request],
+    rows: int,
   ):
     self._target = target
-    self._params = params
-    self._starts = [len(row) for row in rows]
+    self._requests = requests
+    self._waiting = collections.deque(range(len(requests)))
+    self._completions: dict[int, Completion] = {}
     static_drafter, draft_weights = drafter.split()
+    params = [request.params for request in requests]
     if all(p.temperature == 0 for p in params):
       rule = GreedyRule()
-    self._engine = decode.Engine(target.network, static_drafter, rule)
-    self._weights = decode.Weights(target.params, draft_weights)
-    bucket = Bucket.of(
-      self._starts, limits, self._engine, target.mesh.shape[sharding.DATA]
+    self._engine = Engine(target.network, static_drafter, rule)
+    self._log_probs = any(p.logprobs for p in params)
+    self._packer = Packer(
+      target.network.vocab_size,
+      target.eos_ids,
+      any(p.controlled for p in params),
+      _stop_strings(requests, target),
     )
-    state, seconds = self._initial_state(rows, limits, bucket)
-    num_chunks = np.int32(bucket.num_chunks)
-    fill = programs.stepper(
-      decode.prefill,
-      (self._engine, bucket.chunk),
-      self._weights,
-      state,
-      num_chunks,
+    stops = self._packer.stops
+    self._weights = Weights(
+      target.params,
+      draft_weights,
+      sharding.replicate(stops.table_AV, target.mesh) if stops else None,
     )
+    self._bucket = Bucket.of(
+      rows,
+      max(request.limit for request in requests),
+      self._engine,
+      target.mesh.shape[sharding.DATA],
+    )
+    # Which request is in each row, and the loop's seconds when it entered.
+    self._rows: list[int | None] = [None] * rows
+    self._entered = [0.0] * rows
+    self._compile_seconds = self._prefill_seconds = self._decode_seconds = 0.0
+    self._state = self._fill(None)
     self._run = programs.stepper(
-      decode.run, (self._engine,), self._weights, state, np.int32(0)
+      decode.run,
+      (self._engine,),
+      self._weights,
+      self._state,
+      *[np.int32(0)] * 2,
     )
-    self._compile_seconds = seconds + fill.seconds + self._run.seconds
-    begin = time.perf_counter()
-    self._state = fill.call(self._weights, state, num_chunks)
-    jax.block_until_ready(self._state)
-    self._prefill_seconds = time.perf_counter() - begin
-    self._decode_seconds = 0.0
-
-  def _initial_state(
-    self, rows: list[list[int]], limits: list[int], bucket: Bucket
-  ) -> tuple[decode.DecodeState, float]:
-    """The state before prefill, on the mesh; the seconds it took to compile."""
-    eos_ids = self._target.eos_ids
-    static = (self._engine, any(p.logprobs for p in self._params))
-    mesh = self._target.mesh
-    # Shapes first: what does not fit is refused before any of it is made.
-    shapes = jax.eval_shape(
-      functools.partial(decode.init_state, *static),
-      buckets.shapes(eos_ids, bucket),
-    )
-    shardings = sharding.of_state(mesh, shapes)
-    memory.check_fits(shapes, shardings, bucket, mesh)
-    batch = buckets.pack(rows, limits, self._params, eos_ids, bucket)
-    make = programs.maker(decode.init_state, static, shardings, batch)
-    return make.call(batch), make.seconds
+    self._compile_seconds += self._run.seconds
 
   @property
   def done(self) -> bool:
-    """Whether every row has ended."""
-    return not bool(self._state.active_B.any())
+    """Whether every request has ended."""
+    return len(self._completions) == len(self._requests)
+
+  @property
+  def completions(self) -> dict[int, Completion]:
+    """Those that have ended, by the number of their request."""
+    return dict(self._completions)
 
   def advance(self, blocks: int | None = None) -> None:
-    """Runs the loop for at most `blocks` blocks; to the end by default."""
-    begin = time.perf_counter()
-    steps = np.int32(_ALL_BLOCKS if blocks is None else blocks)
-    self._state = self._run.call(self._weights, self._state, steps)
-    jax.block_until_ready(self._state)
-    self._decode_seconds += time.perf_counter() - begin
+    """Runs the loop for at most `blocks` blocks; to the end by default.
+
+    With requests waiting, it comes back sooner, when one has taken a row.
+    """
+    while not self.done:
+      begin = time.perf_counter()
+      running = len([row for row in self._rows if row is not None])
+      self._state = self._run.call(
+        self._weights,
+        self._state,
+        np.int32(_ALL_BLOCKS if blocks is None else blocks),
+        np.int32(running if self._waiting else 1),
+      )
+      jax.block_until_ready(self._state)
+      self._decode_seconds += time.perf_counter() - begin
+      self._harvest()
+      if self._waiting and None in self._rows:
+        self._state = self._fill(self._state)
+      if blocks is not None:
+        return
 
   def stream(self, blocks: int = 1) -> Iterator[Chunk]:
-    """Advances a single row to its end, and yields what came each time."""
+    """Advances a single request to its end, and yields what came each time."""
+    (request,) = self._requests
     tokenizer = self._target.tokenizer
-    text = tokenizer.stream() if tokenizer else None
-    seen = self._starts[0]
+    text: TextStream | StoppedText | None = None
+    if tokenizer is not None:
+      stream = text = tokenizer.stream()
+      if scan := self._scan(request):
+        text = StoppedText(tokenizer, stream, *scan)
+    seen = len(request.tokens)
     reason = None
     while reason is None:
       self.advance(blocks)
       host = self._read()
-      length, finish = int(host.length_B[0]), host.finish_B[0]
-      tokens = host.tokens_BS[0, seen:length].tolist()
-      drafted = host.drafted_BS[0, seen:length].tolist()
-      reason = _reason(finish)
-      seen = length
+      new = slice(seen, int(host.length_B[0]))
+      tokens = host.tokens_BS[0, new].tolist()
+      drafted = host.drafted_BS[0, new].tolist()
+      reason, seen = _reason(host.finish_B[0]), new.stop
       pieces, rest = [""] * len(tokens), ""
-      if text:
+      if text is not None:
         shown = _without_eos(tokens, reason)
         pieces[: len(shown)] = text.push(shown)
         rest = text.flush() if reason else ""
@@ -121,39 +150,177 @@ class Generation:
       yield Chunk("".join(pieces) or rest, tokens, drafted, pieces, reason)
 
   def result(self) -> GenerationResult:
-    """What there is so far; rows still running have no finish reason."""
-    host, rows = self._read(), len(self._starts)
-
-    def new(array_BS: Array, row: int) -> list:
-      return array_BS[row, self._starts[row] : host.length_B[row]].tolist()
-
-    tokens = [new(host.tokens_BS, row) for row in range(rows)]
-    reasons = [_reason(host.finish_B[row]) for row in range(rows)]
+    """What there is so far; what has not ended has no finish reason."""
+    completions = dict(self._completions)
+    host = None if self.done else self._read()
+    for row, index in enumerate(self._rows):
+      if index is not None and host is not None:
+        completions[index] = self._completion(host, row, index)
+    for index in self._waiting:
+      completions[index] = _not_begun(self._engine)
     return GenerationResult(
-      texts=[self._text(*pair) for pair in zip(tokens, reasons, strict=True)],
-      tokens=tokens,
-      finish_reasons=reasons,
-      drafted=[new(host.drafted_BS, row) for row in range(rows)],
-      log_probs=[
-        None
-        if host.log_probs_BS is None or not self._params[row].logprobs
-        else new(host.log_probs_BS, row)
-        for row in range(rows)
-      ],
-      row_stats=Stats.of_rows(host.counts)[:rows],
-      timing=Timing(
+      [completions[index] for index in range(len(self._requests))],
+      Timing(
         self._compile_seconds, self._prefill_seconds, self._decode_seconds
       ),
     )
 
-  def _read(self) -> decode.DecodeState:
-    """The state on the host, without the caches."""
-    return jax.device_get(dataclasses.replace(self._state, target=(), draft=()))
+  def _fill(self, state: DecodeState | None) -> DecodeState:
+    """Prefills requests that wait, and puts them in the free rows."""
+    free = [row for row, index in enumerate(self._rows) if index is None]
+    entering: list[tuple[int, int]] = []
+    while self._waiting and len(entering) < len(free):
+      entering.append((free[len(entering)], self._waiting.popleft()))
+    sources: dict[Request, int] = {}
+    take = [
+      sources.setdefault(self._requests[index].seedless, len(sources))
+      for _, index in entering
+    ]
+    for row, index in entering:
+      self._rows[row], self._entered[row] = index, self._decode_seconds
+    first = state is None and len(sources) == len(entering)
+    if first:
+      requests = [self._requests[index] for _, index in entering]
+      return self._prefilled(requests, self._bucket)
+    if state is None:
+      state = self._initial([], self._bucket)
+    source = self._prefilled(
+      list(sources), self._bucket.with_rows(len(sources))
+    )
+    begin = time.perf_counter()
 
-  def _text(self, tokens: list[int], reason: str | None) -> str:
-    if not self._target.tokenizer:
+    def padded(values: Sequence[int], fill: int, dtype: type) -> Any:
+      # Powers of two: few sizes to compile for.
+      array_N: Any = np.full(1 << (len(values) - 1).bit_length(), fill, dtype)
+      array_N[: len(values)] = values
+      return array_N
+
+    seeds = [self._requests[index].params.seed for _, index in entering]
+    values = (
+      padded(take, 0, np.int32),
+      padded([row for row, _ in entering], self._bucket.batch, np.int32),
+      padded(seeds, 0, np.uint32),
+    )
+    put = programs.stepper(place, (), source, state, *values)
+    state = put.call(source, state, *values)
+    jax.block_until_ready(state)
+    self._compile_seconds += put.seconds
+    self._prefill_seconds += time.perf_counter() - begin - put.seconds
+    return state
+
+  def _prefilled(
+    self, requests: Sequence[Request], bucket: Bucket
+  ) -> DecodeState:
+    """A state of these requests, ready for the first block."""
+    state = self._initial(requests, bucket)
+    chunk, count = bucket.chunks(max(len(r.tokens) for r in requests))
+    num_chunks = np.int32(count)
+    fill = programs.stepper(
+      decode.prefill, (self._engine, chunk), self._weights, state, num_chunks
+    )
+    self._compile_seconds += fill.seconds
+    begin = time.perf_counter()
+    state = fill.call(self._weights, state, num_chunks)
+    jax.block_until_ready(state)
+    self._prefill_seconds += time.perf_counter() - begin
+    return state
+
+  def _initial(
+    self, requests: Sequence[Request], bucket: Bucket
+  ) -> DecodeState:
+    """The state before prefill, on the mesh."""
+    static = (self._engine, self._log_probs)
+    mesh = self._target.mesh
+    batch = self._packer.pack(requests, bucket)
+    # Shapes first: what does not fit is refused before any of it is made.
+    shapes = jax.eval_shape(functools.partial(init_state, *static), batch)
+    shardings = sharding.of_state(mesh, shapes)
+    memory.check_fits(shapes, shardings, bucket, mesh)
+    make = programs.maker(init_state, static, shardings, batch)
+    self._compile_seconds += make.seconds
+    return make.call(batch)
+
+  def _harvest(self) -> None:
+    """Takes down what has ended."""
+    finish_B = np.asarray(self._state.finish_B)
+    ended = [
+      (row, index)
+      for row, index in enumerate(self._rows)
+      if index is not None and finish_B[row] != Finish.RUNNING
+    ]
+    host = self._read() if ended else None
+    for row, index in ended:
+      assert host is not None
+      self._completions[index] = self._completion(host, row, index)
+      self._rows[row] = None
+
+  def _read(self) -> DecodeState:
+    """The state on the host, without the caches."""
+    return jax.device_get(
+      dataclasses.replace(self._state, target=(), draft=(), history=None)
+    )
+
+  def _completion(self, host: DecodeState, row: int, index: int) -> Completion:
+    request = self._requests[index]
+    new = slice(len(request.tokens), host.length_B[row])
+    tokens = host.tokens_BS[row, new].tolist()
+    reason = _reason(host.finish_B[row])
+    log_probs = None
+    if host.log_probs_BS is not None and request.params.logprobs:
+      log_probs = host.log_probs_BS[row, new].tolist()
+    counts = jax.tree.map(lambda leaf: leaf[row : row + 1], host.counts)
+    return Completion(
+      text=self._text(request, tokens, reason),
+      tokens=tokens,
+      finish_reason=reason,
+      drafted=host.drafted_BS[row, new].tolist(),
+      log_probs=log_probs,
+      stats=Stats.of_rows(counts)[0],
+      seconds=self._decode_seconds - self._entered[row],
+    )
+
+  def _text(
+    self, request: Request, tokens: list[int], reason: str | None
+  ) -> str:
+    tokenizer = self._target.tokenizer
+    if tokenizer is None:
       return ""
-    return self._target.tokenizer.decode(_without_eos(tokens, reason))
+    tokens = _without_eos(tokens, reason)
+    if scan := self._scan(request):
+      return text_before(tokenizer, tokens, *scan)
+    return tokenizer.decode(tokens)
+
+  def _scan(self, request: Request) -> tuple[StopStrings, int, int] | None:
+    """How to look for a request's stop strings, see `text_before`."""
+    stops, p = self._packer.stops, request.params
+    if stops is None or not p.stop:
+      return None
+    return stops, stops.roots[tuple(p.stop)], p.min_new_tokens - 1
+
+
+def _stop_strings(
+  requests: Sequence[Request], target: LanguageModel
+) -> StopStrings | None:
+  """The automaton of all stop strings; None if there are none."""
+  # A row that fills up the batch has none.
+  sets = {(), *(tuple(request.params.stop) for request in requests)}
+  if len(sets) == 1:
+    return None
+  if target.tokenizer is None:
+    raise ValueError(
+      f"stop: {target.name} has no tokenizer, and stop strings are text; use "
+      "max_new_tokens"
+    )
+  try:
+    token_bytes = target.tokenizer.token_bytes
+  except ValueError as error:
+    raise ValueError(f"stop: {target.name}: {error}") from error
+  return StopStrings.of(tuple(sorted(sets)), token_bytes)
+
+
+def _not_begun(engine: Engine) -> Completion:
+  (stats,) = Stats.of_rows(Counts.zero(1, engine.drafter.num_draft_tokens))
+  return Completion("", [], None, [], None, stats, 0.0)
 
 
 def _reason(finish: Array) -> str | None:

@@ -1,13 +1,41 @@
 """From what a user calls a prompt to token ids."""
 
+import dataclasses
 import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdec_jax.models.language_model import LanguageModel
+from specdec_jax.sampling import SamplingParams
 
 Message = Mapping[str, str]
 Prompt = str | Sequence[int] | Sequence[Message]
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+  """A prompt to continue, checked and ready.
+
+  Attributes:
+    tokens: the prompt.
+    params: how to continue it.
+    max_new_tokens: the most tokens to generate.
+  """
+
+  tokens: tuple[int, ...]
+  params: SamplingParams
+  max_new_tokens: int
+
+  @property
+  def limit(self) -> int:
+    """The length at which it ends."""
+    return len(self.tokens) + self.max_new_tokens
+
+  @property
+  def seedless(self) -> "Request":
+    """Equal for requests that share all work but the drawing of tokens."""
+    params = dataclasses.replace(self.params, seed=0)
+    return dataclasses.replace(self, params=params)
 
 
 def encode_all(
@@ -94,19 +122,25 @@ def _encode(prompt: Any, name: str, target: LanguageModel) -> list[int]:
   return tokens
 
 
-def check_length(
-  name: str, length: int, max_new_tokens: int, target: LanguageModel
+def check_request(
+  name: str,
+  length: int,
+  max_new_tokens: int,
+  params: SamplingParams,
+  target: LanguageModel,
 ) -> None:
-  """Checks that a prompt and its continuation fit the target's context.
+  """Checks that a target can continue a prompt so.
 
   Args:
     name: of the prompt, for the message.
     length: of the prompt, in tokens.
     max_new_tokens: how many more there may be.
+    params: how to continue it.
     target: the model that shall read it.
 
   Raises:
-    ValueError: they do not fit; it says what would.
+    ValueError: it does not fit the context or the vocabulary, or its
+      parameters contradict each other; it says what would do.
   """
   context = target.network.max_length
   if length >= context:
@@ -119,4 +153,27 @@ def check_length(
       f"{name}: {length} tokens and {max_new_tokens} new ones do not fit the "
       f"context of {target.name}, {context}; set max_new_tokens to at most "
       f"{context - length}"
+    )
+  size = target.network.vocab_size
+  allowed = params.allowed_token_ids
+  for field, ids in (
+    ("logit_bias", list(dict(params.logit_bias))),
+    ("allowed_token_ids", allowed or ()),
+  ):
+    foreign = [token for token in ids if token >= size]
+    if foreign:
+      raise ValueError(
+        f"{name}: {field}: token {foreign[0]} is outside the vocabulary of "
+        f"{target.name}, [0, {size})"
+      )
+  if params.min_new_tokens > max_new_tokens:
+    raise ValueError(
+      f"{name}: min_new_tokens is {params.min_new_tokens}, expected at most "
+      f"max_new_tokens, {max_new_tokens}"
+    )
+  banned = () if params.ignore_eos else target.eos_ids
+  if params.min_new_tokens and allowed and set(allowed) <= set(banned):
+    raise ValueError(
+      f"{name}: allowed_token_ids are all ends of sequence, and min_new_tokens "
+      f"is {params.min_new_tokens}: no token is left to draw"
     )

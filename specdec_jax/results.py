@@ -22,33 +22,71 @@ class Timing:
 
 
 @dataclasses.dataclass(frozen=True)
-class GenerationResult:
-  """What came out of a batch; every list has one entry per prompt.
+class Completion:
+  """What was generated for one prompt.
 
   Attributes:
-    texts: generated text, without prompt and EOS; empty where the target has
-      no tokenizer.
-    tokens: generated ids, an EOS among them.
-    finish_reasons: "eos", "length", "nonfinite" (the target's logits were not
-      finite), or None for a row that was interrupted.
+    text: without the prompt, and up to what ended it: the stop string or the
+      EOS; empty where the target has no tokenizer.
+    tokens: generated ids, the one that ended the text among them.
+    finish_reason: "eos", "stop", "length", "nonfinite" (the target's logits
+      were not finite), or None for what was interrupted.
     drafted: for each token, whether the draft wrote it.
     log_probs: for each token, its log-probability under the target's raw
-      logits; None for rows that did not ask for it.
-    row_stats: statistics of each row.
-    stats: their sum.
+      logits; None if not asked for.
+    stats: statistics.
+    seconds: of the loop while this was in it, with all that ran beside it.
+  """
+
+  text: str
+  tokens: list[int]
+  finish_reason: str | None
+  drafted: list[bool]
+  log_probs: list[float] | None
+  stats: Stats
+  seconds: float
+
+
+@dataclasses.dataclass(frozen=True)
+class GenerationResult:
+  """What came out of a batch.
+
+  Attributes:
+    completions: one for each prompt, or for each sample of each prompt.
     timing: where the time went.
   """
 
-  texts: list[str]
-  tokens: list[list[int]]
-  finish_reasons: list[str | None]
-  drafted: list[list[bool]]
-  log_probs: list[list[float] | None]
-  row_stats: list[Stats]
+  completions: list[Completion]
   timing: Timing
+
+  @property
+  def texts(self) -> list[str]:
+    return [completion.text for completion in self.completions]
+
+  @property
+  def tokens(self) -> list[list[int]]:
+    return [completion.tokens for completion in self.completions]
+
+  @property
+  def finish_reasons(self) -> list[str | None]:
+    return [completion.finish_reason for completion in self.completions]
+
+  @property
+  def drafted(self) -> list[list[bool]]:
+    return [completion.drafted for completion in self.completions]
+
+  @property
+  def log_probs(self) -> list[list[float] | None]:
+    return [completion.log_probs for completion in self.completions]
+
+  @property
+  def row_stats(self) -> list[Stats]:
+    """Statistics of each completion."""
+    return [completion.stats for completion in self.completions]
 
   @functools.cached_property
   def stats(self) -> Stats:
+    """Their sum."""
     return Stats.total(self.row_stats)
 
   @property
@@ -65,8 +103,8 @@ class Chunk:
     text: the new text.
     tokens: the new ids.
     drafted: for each of them, whether the draft wrote it.
-    pieces: the text of each of them; half a character counts to the token
-      that completes it.
+    pieces: the text of each of them. Text that is held back, half a character
+      or what may become a stop string, counts to the token that sets it free.
     finish_reason: set in the last chunk.
   """
 

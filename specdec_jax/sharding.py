@@ -100,6 +100,11 @@ def batch_spec(batch: int, mesh: Mesh) -> PartitionSpec:
   return param_spec(("batch",), (batch,), mesh)
 
 
+def replicate(array: jax.typing.ArrayLike, mesh: Mesh) -> jax.Array:
+  """A copy on each device."""
+  return jax.device_put(array, NamedSharding(mesh, PartitionSpec()))
+
+
 def of_state(mesh: Mesh, shapes: PyTree) -> PyTree:
   """Where each leaf of a decode state lies, given its shape.
 

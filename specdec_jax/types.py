@@ -118,7 +118,7 @@ class Verdict(NamedTuple):
   next_B: Array
 
 
-Draw = Callable[[Array, Array], tuple[Array, Array | None]]
+Draw = Callable[[Array, Array, Array], tuple[Array, Array | None]]
 
 
 class View(NamedTuple):
@@ -129,9 +129,11 @@ class View(NamedTuple):
     length_B: committed tokens of each row.
     limit_B: the length at which each row ends.
     active_B: whether the row is still running.
-    draw: (logits_BTV, position_BT) -> (tokens_BT, log_q_BTV). Draws a token
-      for each position by the row's sampling law and the rule's noise; log_q
-      is None where the rule does not need it.
+    draw: (logits_BTV, position_BT, draft_BK) -> (tokens_BT, log_q_BTV). Draws
+      a token for each position by the row's sampling law and the rule's noise.
+      The law may depend on the tokens before the position, which are the text
+      and then the drafts of draft_BK; those at and past it may be anything.
+      log_q is None where the rule does not need it.
   """
 
   tokens_BS: Array

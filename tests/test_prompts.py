@@ -4,7 +4,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from specdec_jax.prompts import check_length, encode_all
+from specdec_jax.prompts import check_request, encode_all
+from specdec_jax.sampling import SamplingParams
 from specdec_jax.testing import table_model
 
 TARGET = table_model(np.full(5, 0.2), max_length=10)
@@ -51,9 +52,32 @@ def test_what_is_no_prompt(prompts, message):
     encode_all(prompts, TARGET)
 
 
+def _check(length, new, target=TARGET, **params):
+  check_request("p", length, new, SamplingParams(**params), target)
+
+
 def test_lengths():
-  check_length("p", 9, 1, TARGET)
+  _check(9, 1)
   with pytest.raises(ValueError, match=r"p: 10 tokens, but .* holds 10"):
-    check_length("p", 10, 1, TARGET)
+    _check(10, 1)
   with pytest.raises(ValueError, match="set max_new_tokens to at most 3"):
-    check_length("p", 7, 4, TARGET)
+    _check(7, 4)
+
+
+def test_tokens_outside_the_vocabulary():
+  _check(1, 1, logit_bias={4: 1.0}, allowed_token_ids=[4])
+  with pytest.raises(ValueError, match=r"p: logit_bias: token 5 is outside"):
+    _check(1, 1, logit_bias={1: 1.0, 5: 1.0})
+  with pytest.raises(ValueError, match=r"p: allowed_token_ids: token 9 is out"):
+    _check(1, 1, allowed_token_ids=[1, 9])
+
+
+def test_a_minimum_that_cannot_be_reached():
+  _check(1, 3, min_new_tokens=3)
+  with pytest.raises(ValueError, match="min_new_tokens is 4, expected at most"):
+    _check(1, 3, min_new_tokens=4)
+  target = table_model(np.full(5, 0.2), max_length=10, eos_ids=(1, 2))
+  ends = {"min_new_tokens": 1, "allowed_token_ids": [1, 2]}
+  with pytest.raises(ValueError, match="no token is left to draw"):
+    _check(1, 3, target, **ends)
+  _check(1, 3, target, **ends, ignore_eos=True)

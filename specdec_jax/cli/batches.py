@@ -8,7 +8,7 @@ import specdec_jax as sd
 from specdec_jax.cli.command import ctrl_c_waits
 from specdec_jax.cli.prompts_file import NamedPrompt
 from specdec_jax.cli.terminal import Terminal
-from specdec_jax.prompts import check_length, encode_all
+from specdec_jax.prompts import check_request, encode_all
 
 # Ctrl-C is answered between advances: about so many seconds apart.
 _ADVANCE_SECONDS = 0.4
@@ -56,7 +56,8 @@ def make_requests(
       it names the prompt.
   """
   tokens = [
-    _encode(prompt, target, max_new_tokens, chat_template) for prompt in prompts
+    _encode(prompt, target, max_new_tokens, chat_template, sampling)
+    for prompt in prompts
   ]
   params = [
     dataclasses.replace(sampling, seed=(sampling.seed + index) % 2**32)
@@ -78,6 +79,7 @@ def _encode(
   target: sd.LanguageModel,
   max_new_tokens: int,
   chat_template: bool,
+  sampling: sd.SamplingParams,
 ) -> list[int]:
   """Token ids of a prompt; refused here, before any other is generated."""
   message = {"role": "user", "content": prompt.text}
@@ -88,7 +90,7 @@ def _encode(
   except ValueError as error:
     reason = str(error).removeprefix("prompt 0: ")
     raise ValueError(f"{prompt.name}: {reason}") from error
-  check_length(prompt.name, len(tokens), max_new_tokens, target)
+  check_request(prompt.name, len(tokens), max_new_tokens, sampling, target)
   return tokens
 
 

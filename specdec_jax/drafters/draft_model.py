@@ -106,7 +106,10 @@ class DraftModel:
       logits_BTV = network.head(weights, hidden_BTD)
       logits_BV = pick(logits_BTV, end_B - 1 - start_B)
       drafting_B = c.drafting_B & _confident(logits_BV, min_confidence)
-      token_B1, log_q_B1V = view.draw(logits_BV[:, None], end_B[:, None])
+      draft_BK = window(c.tokens_BS, view.length_B, self.num_draft_tokens)
+      token_B1, log_q_B1V = view.draw(
+        logits_BV[:, None], end_B[:, None], draft_BK
+      )
       log_q_BKV = c.log_q_BKV
       if log_q_B1V is not None:
         log_q_BKV = lax.dynamic_update_slice_in_dim(
@@ -142,7 +145,8 @@ class DraftModel:
     batch, vocab_size = view.length_B.shape[0], self.model.network.vocab_size
     logits_B1V = jax.ShapeDtypeStruct((batch, 1, vocab_size), jnp.float32)
     position_B1 = jax.ShapeDtypeStruct((batch, 1), jnp.int32)
-    _, law = jax.eval_shape(view.draw, logits_B1V, position_B1)
+    draft_BK = jax.ShapeDtypeStruct((batch, 0), jnp.int32)
+    _, law = jax.eval_shape(view.draw, logits_B1V, position_B1, draft_BK)
     if law is None:
       return None
     return jnp.zeros((batch, self.num_draft_tokens, vocab_size), law.dtype)

@@ -4,7 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-from specdec_jax import DraftModel, SamplingParams, SpeculativeDecoder, decode
+from specdec_jax import DraftModel, SamplingParams, SpeculativeDecoder
+from specdec_jax.state import Engine
 from tests.decode import toys
 
 K, SLOTS = 4, 64
@@ -73,7 +74,7 @@ def test_a_full_cache_holds_what_a_fresh_prefill_does(draft):
 def test_a_cache_too_short_is_seen(monkeypatch):
   # One slot less would be enough as long as writes past the end are dropped
   # and not clamped; with two less, tokens are read from the wrong place.
-  monkeypatch.setattr(decode.Engine, "spare_slots", K - 2)
+  monkeypatch.setattr(Engine, "spare_slots", K - 2)
   full = SLOTS - K + 2
   target, _ = _errors("itself", [full, full, full - 9, 40])
   assert min(target[:2]) > 1e-2
@@ -94,7 +95,7 @@ def test_passes_write_just_the_slots_that_are_planned_for(draft):
   )
   last = int(np.flatnonzero(written_S)[-1])
   drafter, _ = _decoder(draft).drafter.split()
-  engine = decode.Engine(TARGET.network, drafter, _decoder(draft).rule)
+  engine = Engine(TARGET.network, drafter, _decoder(draft).rule)
   assert last == limit - 1 + engine.spare_slots
 
 

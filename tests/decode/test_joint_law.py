@@ -192,8 +192,8 @@ class TestFaults:
   def test_softmax_reported_for_picked_drafts(self):
     class Dishonest(DraftModel):
       def propose(self, params, draft, view):
-        def draw(logits_BTV, position_BT):
-          _, log_q_BTV = view.draw(logits_BTV, position_BT)
+        def draw(logits_BTV, position_BT, draft_BK):
+          _, log_q_BTV = view.draw(logits_BTV, position_BT, draft_BK)
           return logits_BTV.argmax(axis=-1), log_q_BTV
 
         return super().propose(params, draft, view._replace(draw=draw))

@@ -3,17 +3,14 @@
 import dataclasses
 import functools
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from specdec_jax import (
-  DraftModel,
   SamplingParams,
   SpeculativeDecoder,
   buckets,
-  decode,
 )
 from specdec_jax.arrays import window
 from specdec_jax.models.transformer import TransformerNetwork
@@ -154,56 +151,3 @@ def test_tapped_drafter_changes_no_token(target, monkeypatch):
   generation.advance()
   for prompt, tokens in zip(PROMPTS, generation.result().tokens, strict=True):
     assert tokens == toys.greedy_text(TARGET, prompt, len(tokens))
-
-
-class TestReplaceRow:
-  target = toys.tiny()
-  drafter = DraftModel(toys.perturbed(toys.tiny(), 0.1, seed=1), 4)
-  decoder = SpeculativeDecoder(target, drafter, "block")
-  prompts = toys.prompts([5, 3, 9, 20], seed=8)
-  newcomer = toys.prompts([11], seed=9)[0]
-
-  def params(self, seed: int, tokens: int) -> SamplingParams:
-    return SamplingParams(
-      temperature=0.5 + seed / 4,
-      top_p=0.9,
-      seed=seed,
-      max_new_tokens=tokens,
-      logprobs=True,
-    )
-
-  @pytest.mark.parametrize("ahead", [0, 2])
-  def test_newcomer_and_neighbours_are_as_if_alone(self, ahead):
-    """The newcomer may be at its start, or on its way."""
-    params = [self.params(row, (30, 4, 30, 25)[row]) for row in range(4)]
-    new_params = [self.params(7, 28)]
-    undisturbed = self.decoder.generate(self.prompts, sampling=params)
-    alone = self.decoder.generate([self.newcomer], sampling=new_params)
-
-    batch = self.decoder.start(self.prompts, sampling=params)
-    batch.advance(4)
-    reasons = batch.result().finish_reasons
-    assert reasons[1] == "length" and None in reasons
-    single = self.decoder.start([self.newcomer], sampling=new_params)
-    single.advance(ahead)
-
-    state = batch._state
-    shardings = jax.tree.map(lambda leaf: leaf.sharding, state)
-    state = decode.replace_row(state, 1, single._state)
-    batch._state = jax.device_put(state, shardings)
-    batch._starts[1] = len(self.newcomer)
-    batch.advance()
-    result = batch.result()
-    for row, expected, at in (
-      (0, undisturbed, 0),
-      (1, alone, 0),
-      (2, undisturbed, 2),
-      (3, undisturbed, 3),
-    ):
-      assert result.tokens[row] == expected.tokens[at]
-      assert result.drafted[row] == expected.drafted[at]
-      assert result.finish_reasons[row] == expected.finish_reasons[at]
-      assert result.row_stats[row] == expected.row_stats[at]
-      np.testing.assert_allclose(
-        result.log_probs[row], expected.log_probs[at], atol=1e-5
-      )

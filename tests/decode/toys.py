@@ -5,8 +5,12 @@ from collections.abc import Sequence
 
 import jax.numpy as jnp
 import numpy as np
+import tokenizers
+import transformers
 
 from specdec_jax.arrays import window
+from specdec_jax.loading.token_bytes import byte_alphabet
+from specdec_jax.loading.tokenizer import Tokenizer
 from specdec_jax.models.config import ModelConfig
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import TransformerNetwork, random_params
@@ -154,7 +158,10 @@ def greedy_text(
 
 
 def table_law(
-  table_VVV: np.ndarray, params: SamplingParams, prompt: Tokens
+  table_VVV: np.ndarray,
+  params: SamplingParams,
+  prompt: Tokens,
+  eos_ids: Tokens = (),
 ) -> NextLaw:
   """The law of a table model after `prompt`, from first principles."""
   size = table_VVV.shape[-1]
@@ -162,9 +169,37 @@ def table_law(
 
   def law(text: Tokens) -> np.ndarray:
     *_, older, newest = (0, *prompt, *text)
-    return filtered(table_VVV[older, newest], params)
+    with np.errstate(divide="ignore"):
+      logits_V = np.log(table_VVV[older, newest])
+    logits_V = controlled(logits_V, params, prompt, text, eos_ids)
+    law_V = np.exp(logits_V - logits_V.max())
+    return filtered(law_V / law_V.sum(), params)
 
   return law
+
+
+def controlled(
+  logits_V: np.ndarray,
+  params: SamplingParams,
+  prompt: Sequence[int],
+  text: Sequence[int],
+  eos_ids: Tokens,
+) -> np.ndarray:
+  """The definition of penalties, biases and bans, token by token."""
+  logits_V = np.array(logits_V, float)
+  for token in range(len(logits_V)):
+    logit = logits_V[token] + dict(params.logit_bias).get(token, 0.0)
+    if token in prompt or token in text:
+      factor = params.repetition_penalty
+      logit = logit / factor if logit > 0 else logit * factor
+    count = list(text).count(token)
+    logit -= params.frequency_penalty * count
+    logit -= params.presence_penalty * (count > 0)
+    allowed = params.allowed_token_ids
+    early = len(text) < params.min_new_tokens and token in eos_ids
+    banned = early or not (allowed is None or token in allowed)
+    logits_V[token] = -np.inf if banned else logit
+  return logits_V
 
 
 def filtered(law_V: np.ndarray, params: SamplingParams) -> np.ndarray:
@@ -190,4 +225,18 @@ def _model(network, params, eos_ids: Tokens = (), name: str = "toy"):
     eos_ids=eos_ids,
     mesh=make_mesh(),
     name=name,
+  )
+
+
+def byte_tokenizer(pieces: Sequence[bytes], eos: str = "<eos>") -> Tokenizer:
+  """A byte-level tokenizer of these tokens and, last, an end of sequence."""
+  alphabet = {byte: char for char, byte in byte_alphabet().items()}
+  names = ["".join(alphabet[byte] for byte in piece) for piece in pieces]
+  vocab = {name: i for i, name in enumerate([*names, eos])}
+  tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(vocab, []))
+  tokenizer.decoder = tokenizers.decoders.ByteLevel()
+  return Tokenizer(
+    transformers.PreTrainedTokenizerFast(
+      tokenizer_object=tokenizer, eos_token=eos
+    )
   )

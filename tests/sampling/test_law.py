@@ -16,15 +16,7 @@ SMALLEST, LARGEST = 0.0, float(np.nextafter(np.float32(1), np.float32(0)))
 
 
 def _law(params: list[SamplingParams]) -> Law:
-  def column(name, dtype):
-    return jnp.array([getattr(p, name) for p in params], dtype)
-
-  return Law(
-    column("temperature", jnp.float32),
-    column("top_k", jnp.int32),
-    column("top_p", jnp.float32),
-    column("min_p", jnp.float32),
-  )
+  return Law.of(params, [1] * len(params), vocab_size=None)
 
 
 _log_probs = jax.jit(sampling.log_probs)

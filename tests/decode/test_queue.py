@@ -1,0 +1,116 @@
+"""Many prompts through few rows: each is as if it were alone."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from specdec_jax import (
+  DraftModel,
+  SamplingParams,
+  SpeculativeDecoder,
+  generation,
+)
+from tests.decode import toys
+
+ROWS = 4
+DRAFTER = DraftModel(toys.perturbed(toys.tiny(), 0.1, seed=1), 4)
+DECODER = SpeculativeDecoder(toys.tiny(), DRAFTER, "block")
+PROMPTS = toys.prompts([5, 3, 9, 20, 11, 1, 7, 30, 2, 4, 13], seed=8)
+PARAMS = [
+  SamplingParams(
+    temperature=0.5 + row / 8,
+    top_p=0.9,
+    repetition_penalty=1.1 if row % 2 else 1.0,
+    seed=row,
+    max_new_tokens=(30, 4, 30, 25)[row % 4],
+    logprobs=True,
+  )
+  for row in range(len(PROMPTS))
+]
+
+
+def assert_same(ours, alone):
+  assert ours.tokens == alone.tokens
+  assert ours.drafted == alone.drafted
+  assert ours.finish_reason == alone.finish_reason
+  assert ours.stats == alone.stats
+  np.testing.assert_allclose(ours.log_probs, alone.log_probs, atol=1e-5)
+
+
+def test_every_prompt_is_as_if_alone():
+  result = DECODER.generate(PROMPTS, sampling=PARAMS, batch_size=ROWS)
+  for prompt, params, ours in zip(
+    PROMPTS, PARAMS, result.completions, strict=True
+  ):
+    (alone,) = DECODER.generate([prompt], sampling=[params]).completions
+    assert_same(ours, alone)
+
+
+@pytest.mark.parametrize("blocks", [1, 3, None])
+def test_no_row_is_idle_while_prompts_wait(blocks):
+  run = DECODER.start(PROMPTS, sampling=PARAMS, batch_size=ROWS)
+  ended: list[int] = []
+  while not run.done:
+    if run._waiting:
+      assert run._state.active_B.sum() == ROWS
+    run.advance(blocks)
+    ended += [i for i in run.completions if i not in ended]
+    if blocks is not None:
+      for index, text in enumerate(run.result().tokens):
+        assert not (index in run._waiting and text)
+  assert sorted(ended) == list(range(len(PROMPTS)))
+  assert ended != sorted(ended) or blocks is None
+
+
+class TestSamples:
+  params = SamplingParams(temperature=1.0, seed=3, max_new_tokens=12)
+
+  def prefills(self, monkeypatch) -> list[int]:
+    rows: list[int] = []
+    original = generation.Generation._prefilled
+
+    def counted(self, requests, bucket):
+      rows.append(len(requests))
+      return original(self, requests, bucket)
+
+    monkeypatch.setattr(generation.Generation, "_prefilled", counted)
+    return rows
+
+  def test_samples_share_a_prefill_and_are_as_if_alone(self, monkeypatch):
+    rows = self.prefills(monkeypatch)
+    result = DECODER.generate(PROMPTS[:2], sampling=self.params, num_samples=3)
+    assert rows == [2]
+    assert len({tuple(tokens) for tokens in result.tokens[:3]}) == 3
+    for number, ours in enumerate(result.tokens):
+      alone = DECODER.generate(
+        [PROMPTS[number // 3]],
+        sampling=dataclasses.replace(self.params, seed=3 + number),
+      )
+      assert ours == alone.tokens[0]
+
+  def test_samples_through_fewer_rows(self, monkeypatch):
+    whole = DECODER.generate(PROMPTS[:2], sampling=self.params, num_samples=3)
+    rows = self.prefills(monkeypatch)
+    few = DECODER.generate(
+      PROMPTS[:2], sampling=self.params, num_samples=3, batch_size=2
+    )
+    assert few.tokens == whole.tokens
+    assert len(rows) <= 5
+
+  def test_each_prompt_with_its_own_parameters(self):
+    params = [self.params, dataclasses.replace(self.params, seed=50)]
+    result = DECODER.generate(PROMPTS[:2], sampling=params, num_samples=2)
+    for number, seed in enumerate((3, 4, 50, 51)):
+      alone = DECODER.generate(
+        [PROMPTS[number // 2]],
+        sampling=dataclasses.replace(self.params, seed=seed),
+      )
+      assert result.tokens[number] == alone.tokens[0]
+
+
+@pytest.mark.parametrize("name", ["num_samples", "batch_size"])
+@pytest.mark.parametrize("value", [0, -1, 1.5, True])
+def test_numbers_that_make_no_sense(name, value):
+  with pytest.raises(ValueError, match=f"{name}: expected an integer"):
+    DECODER.start(PROMPTS[:1], **{name: value})
