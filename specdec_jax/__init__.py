@@ -7,14 +7,11 @@ from specdec_jax.acceptance import (
   TokenRule,
 )
 from specdec_jax.drafters import DraftModel, NoDraft, PromptLookup
-from specdec_jax.generate import (
-  Chunk,
-  Generation,
-  GenerationResult,
-  SpeculativeDecoder,
-)
+from specdec_jax.generate import SpeculativeDecoder
+from specdec_jax.generation import Generation
 from specdec_jax.loading import load
 from specdec_jax.models.language_model import LanguageModel
+from specdec_jax.results import Chunk, Completion, GenerationResult
 from specdec_jax.sampling import SamplingParams
 from specdec_jax.stats import Stats
 
@@ -23,6 +20,7 @@ __version__ = "0.1.0"
 __all__ = [
   "BlockRule",
   "Chunk",
+  "Completion",
   "DraftModel",
   "Generation",
   "GenerationResult",

@@ -23,7 +23,6 @@ from specdec_jax.stopping import (
   Finish,
   StoppedText,
   StopStrings,
-  text_before,
 )
 from specdec_jax.types import AcceptanceRule, Array, Drafter
 
@@ -125,12 +124,7 @@ class Generation:
   def stream(self, blocks: int = 1) -> Iterator[Chunk]:
     """Advances a single request to its end, and yields what came each time."""
     (request,) = self._requests
-    tokenizer = self._target.tokenizer
-    text: TextStream | StoppedText | None = None
-    if tokenizer is not None:
-      stream = text = tokenizer.stream()
-      if scan := self._scan(request):
-        text = StoppedText(tokenizer, stream, *scan)
+    text = self._reader(request)
     seen = len(request.tokens)
     reason = None
     while reason is None:
@@ -140,13 +134,11 @@ class Generation:
       tokens = host.tokens_BS[0, new].tolist()
       drafted = host.drafted_BS[0, new].tolist()
       reason, seen = _reason(host.finish_B[0]), new.stop
-      pieces, rest = [""] * len(tokens), ""
-      if text is not None:
-        shown = _without_eos(tokens, reason)
-        pieces[: len(shown)] = text.push(shown)
-        rest = text.flush() if reason else ""
+      pieces = text.push(_without_eos(tokens, reason)) if text else []
+      rest = text.flush() if text and reason else ""
       if pieces:
         pieces[-1] += rest
+      pieces += [""] * (len(tokens) - len(pieces))
       yield Chunk("".join(pieces) or rest, tokens, drafted, pieces, reason)
 
   def result(self) -> GenerationResult:
@@ -270,8 +262,8 @@ class Generation:
       log_probs = host.log_probs_BS[row, new].tolist()
     counts = jax.tree.map(lambda leaf: leaf[row : row + 1], host.counts)
     return Completion(
-      text=self._text(request, tokens, reason),
       tokens=tokens,
+      pieces=self._pieces(request, tokens, reason),
       finish_reason=reason,
       drafted=host.drafted_BS[row, new].tolist(),
       log_probs=log_probs,
@@ -279,23 +271,27 @@ class Generation:
       seconds=self._decode_seconds - self._entered[row],
     )
 
-  def _text(
+  def _pieces(
     self, request: Request, tokens: list[int], reason: str | None
-  ) -> str:
-    tokenizer = self._target.tokenizer
-    if tokenizer is None:
-      return ""
-    tokens = _without_eos(tokens, reason)
-    if scan := self._scan(request):
-      return text_before(tokenizer, tokens, *scan)
-    return tokenizer.decode(tokens)
+  ) -> list[str]:
+    text = self._reader(request)
+    if text is None:
+      return []
+    pieces = text.push(_without_eos(tokens, reason))
+    if pieces:
+      pieces[-1] += text.flush()
+    return pieces + [""] * (len(tokens) - len(pieces))
 
-  def _scan(self, request: Request) -> tuple[StopStrings, int, int] | None:
-    """How to look for a request's stop strings, see `text_before`."""
-    stops, p = self._packer.stops, request.params
-    if stops is None or not p.stop:
+  def _reader(self, request: Request) -> TextStream | StoppedText | None:
+    """What makes text of a request's tokens."""
+    tokenizer, stops = self._target.tokenizer, self._packer.stops
+    if tokenizer is None:
       return None
-    return stops, stops.roots[tuple(p.stop)], p.min_new_tokens - 1
+    text, p = tokenizer.stream(), request.params
+    if stops is None or not p.stop:
+      return text
+    root, early = stops.roots[tuple(p.stop)], p.min_new_tokens - 1
+    return StoppedText(tokenizer, text, stops, root, early)
 
 
 def _stop_strings(
@@ -320,7 +316,7 @@ def _stop_strings(
 
 def _not_begun(engine: Engine) -> Completion:
   (stats,) = Stats.of_rows(Counts.zero(1, engine.drafter.num_draft_tokens))
-  return Completion("", [], None, [], None, stats, 0.0)
+  return Completion([], [], None, [], None, stats, 0.0)
 
 
 def _reason(finish: Array) -> str | None:

@@ -26,9 +26,11 @@ class Completion:
   """What was generated for one prompt.
 
   Attributes:
-    text: without the prompt, and up to what ended it: the stop string or the
-      EOS; empty where the target has no tokenizer.
     tokens: generated ids, the one that ended the text among them.
+    pieces: the text of each of them, up to what ended it: the stop string or
+      the EOS. Text that was held back, half a character or what might have
+      become a stop string, counts to the token that sets it free. Empty where
+      the target has no tokenizer.
     finish_reason: "eos", "stop", "length", "nonfinite" (the target's logits
       were not finite), or None for what was interrupted.
     drafted: for each token, whether the draft wrote it.
@@ -38,13 +40,18 @@ class Completion:
     seconds: of the loop while this was in it, with all that ran beside it.
   """
 
-  text: str
   tokens: list[int]
+  pieces: list[str]
   finish_reason: str | None
   drafted: list[bool]
   log_probs: list[float] | None
   stats: Stats
   seconds: float
+
+  @property
+  def text(self) -> str:
+    """What was generated, without the prompt."""
+    return "".join(self.pieces)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -103,8 +110,7 @@ class Chunk:
     text: the new text.
     tokens: the new ids.
     drafted: for each of them, whether the draft wrote it.
-    pieces: the text of each of them. Text that is held back, half a character
-      or what may become a stop string, counts to the token that sets it free.
+    pieces: the text of each of them, as in `Completion`.
     finish_reason: set in the last chunk.
   """
 

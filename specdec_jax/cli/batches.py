@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import specdec_jax as sd
 from specdec_jax.cli.command import ctrl_c_waits
@@ -12,44 +12,68 @@ from specdec_jax.prompts import check_request, encode_all
 
 # Ctrl-C is answered between advances: about so many seconds apart.
 _ADVANCE_SECONDS = 0.4
+_MOST_BLOCKS = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
-class Request:
-  """A batch of prompts, ready to start.
+class Batch:
+  """Prompts that go through the same rows, ready to start.
 
   Attributes:
-    prompts: as they were given.
+    prompts: as they were given, one for each sample.
     tokens: as the target reads them.
-    sampling: of each prompt.
-    max_new_tokens: of each prompt.
+    sampling: of each.
+    max_new_tokens: of each.
+    rows: how many run side by side.
   """
 
   prompts: list[NamedPrompt]
   tokens: list[list[int]]
   sampling: list[sd.SamplingParams]
   max_new_tokens: int
+  rows: int
 
   def start(self, decoder: sd.SpeculativeDecoder) -> sd.Generation:
     """Compiles and prefills."""
     return decoder.start(
-      self.tokens, max_new_tokens=self.max_new_tokens, sampling=self.sampling
+      self.tokens,
+      max_new_tokens=self.max_new_tokens,
+      sampling=self.sampling,
+      batch_size=self.rows,
+    )
+
+  def cut(self, size: int) -> list["Batch"]:
+    """The same in batches of at most `size`, without any that waits."""
+    return [
+      dataclasses.replace(self.part(begin, begin + size), rows=size)
+      for begin in range(0, len(self.prompts), size)
+    ]
+
+  def part(self, begin: int, end: int | None = None) -> "Batch":
+    """Some of the prompts."""
+    some = slice(begin, end)
+    return dataclasses.replace(
+      self,
+      prompts=self.prompts[some],
+      tokens=self.tokens[some],
+      sampling=self.sampling[some],
     )
 
 
-def make_requests(
+def read(
   prompts: Sequence[NamedPrompt],
   target: sd.LanguageModel,
   sampling: sd.SamplingParams,
   *,
   max_new_tokens: int,
-  batch_size: int,
+  num_samples: int,
+  rows: int,
   chat_template: bool,
-) -> list[Request]:
-  """Reads all prompts with the target and cuts them into batches.
+) -> Batch:
+  """Reads all prompts with the target.
 
-  Prompt i of all takes seed + i, so that the text does not depend on the size
-  of the batches.
+  Sample i of all takes seed + i, so that the text does not depend on what runs
+  beside it.
 
   Raises:
     ValueError: a prompt is not for this target, or does not fit its context;
@@ -59,19 +83,19 @@ def make_requests(
     _encode(prompt, target, max_new_tokens, chat_template, sampling)
     for prompt in prompts
   ]
-  params = [
-    dataclasses.replace(sampling, seed=(sampling.seed + index) % 2**32)
-    for index in range(len(prompts))
+  repeated = [
+    index for index in range(len(prompts)) for _ in range(num_samples)
   ]
-  return [
-    Request(
-      list(prompts[begin : begin + batch_size]),
-      tokens[begin : begin + batch_size],
-      params[begin : begin + batch_size],
-      max_new_tokens,
-    )
-    for begin in range(0, len(prompts), batch_size)
-  ]
+  return Batch(
+    [prompts[index] for index in repeated],
+    [tokens[index] for index in repeated],
+    [
+      dataclasses.replace(sampling, seed=(sampling.seed + number) % 2**32)
+      for number in range(len(repeated))
+    ],
+    max_new_tokens,
+    rows,
+  )
 
 
 def _encode(
@@ -94,24 +118,37 @@ def _encode(
   return tokens
 
 
-def finish(generation: sd.Generation) -> tuple[sd.GenerationResult, bool]:
+def finish(
+  generation: sd.Generation,
+  ended: Callable[[int, sd.Completion], None] | None = None,
+) -> tuple[sd.GenerationResult, bool]:
   """Runs a generation to its end, or to Ctrl-C.
+
+  Args:
+    generation: what to run.
+    ended: called with each completion and its number, in their order, as soon
+      as it and all before it have ended.
 
   Returns:
     What there is, and whether it was interrupted.
   """
-  blocks = 1
+  blocks, told = 1, 0
+  interrupted = False
   try:
     while not generation.done:
       begin = time.perf_counter()
       with ctrl_c_waits():
         generation.advance(blocks)
+        completions = generation.completions
+        while ended and told in completions:
+          ended(told, completions[told])
+          told += 1
       seconds = time.perf_counter() - begin
       more = int(blocks * _ADVANCE_SECONDS / max(seconds, 1e-6))
-      blocks = min(max(more, 1), 4 * blocks)
+      blocks = min(max(more, 1), 4 * blocks, _MOST_BLOCKS)
   except KeyboardInterrupt:
-    return generation.result(), True
-  return generation.result(), False
+    interrupted = True
+  return generation.result(), interrupted
 
 
 def stream(
@@ -136,21 +173,3 @@ def stream(
   except KeyboardInterrupt:
     return generation.result(), True
   return generation.result(), False
-
-
-def write(
-  result: sd.GenerationResult,
-  row: int,
-  target: sd.LanguageModel,
-  terminal: Terminal,
-) -> None:
-  """Writes the text of a row of a batch, coloured as a stream is."""
-  tokens, drafted = result.tokens[row], result.drafted[row]
-  if result.finish_reasons[row] == "eos":
-    tokens, drafted = tokens[:-1], drafted[:-1]
-  if tokens:
-    assert target.tokenizer is not None  # it has read the prompt
-    text = target.tokenizer.stream()
-    pieces = text.push(tokens)
-    pieces[-1] += text.flush()
-    terminal.tokens(pieces, drafted)

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 import specdec_jax as sd
-from specdec_jax.cli.batches import Request, finish
+from specdec_jax.cli.batches import Batch, finish
 
 _MAX_ROUNDS = 3
 _SECONDS = 10.0  # no further round is begun after these
@@ -87,7 +87,7 @@ class Comparison:
 
 
 def compare(
-  request: Request,
+  batch: Batch,
   decoder: sd.SpeculativeDecoder,
   plain: sd.SpeculativeDecoder,
   shown: sd.GenerationResult,
@@ -95,7 +95,7 @@ def compare(
   """Times both ways in turn, up to three rounds where they are quick.
 
   Args:
-    request: the batch.
+    batch: the prompts.
     decoder: the one to measure. It has run this batch before.
     plain: the one to compare with.
     shown: what `decoder` wrote then.
@@ -108,13 +108,13 @@ def compare(
   runs: tuple[list[sd.GenerationResult], ...] = ([], [])
   interrupted = False
   try:
-    request.start(plain).advance(_WARM_UP_BLOCKS)
+    batch.start(plain).advance(_WARM_UP_BLOCKS)
     begin = time.perf_counter()
     for turn in range(2 * _MAX_ROUNDS):
       way = turn % 2
       if turn and way == 0 and time.perf_counter() - begin > _SECONDS:
         break
-      result, interrupted = finish(request.start(ways[way]))
+      result, interrupted = finish(batch.start(ways[way]))
       # Part of a run is worth keeping only where there is no whole one.
       if not (interrupted and runs[way]):
         runs[way].append(result)
@@ -130,18 +130,16 @@ def compare(
   return Comparison(theirs[0], *speeds, rounds=len(ours) or 1), interrupted
 
 
-def identical(
-  result: sd.GenerationResult, plain: sd.GenerationResult, row: int
-) -> bool | None:
+def identical(ours: sd.Completion, plain: sd.Completion) -> bool | None:
   """Whether both wrote the same tokens.
 
   None where one was interrupted, and they agree as far as both got.
   """
-  if first_difference(result.tokens[row], plain.tokens[row]) is not None:
+  if first_difference(ours.tokens, plain.tokens) is not None:
     return False
-  if None in (result.finish_reasons[row], plain.finish_reasons[row]):
+  if None in (ours.finish_reason, plain.finish_reason):
     return None
-  return len(result.tokens[row]) == len(plain.tokens[row])
+  return len(ours.tokens) == len(plain.tokens)
 
 
 def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:

@@ -1,22 +1,19 @@
 """`specdec generate`: writes text with a target and a draft."""
 
-import dataclasses
+import json
+import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+
+import tqdm
 
 import specdec_jax as sd
-from specdec_jax.cli import (
-  batches,
-  command,
-  compare,
-  generate_options,
-  generation_config,
-  report,
-)
-from specdec_jax.cli.generate_options import Options
-from specdec_jax.cli.report import Batch
+from specdec_jax.cli import batches, command, compare, report
+from specdec_jax.cli.batches import Batch
+from specdec_jax.cli.generate_options import MODELS, SAMPLING, Options, parse
+from specdec_jax.cli.output_file import OutputFile
+from specdec_jax.cli.report import Outcome
 from specdec_jax.cli.terminal import Terminal, sanitize, shorten
-from specdec_jax.types import Drafter
 
 
 def main(argv: Sequence[str]) -> int:
@@ -26,22 +23,31 @@ def main(argv: Sequence[str]) -> int:
 
 def _generate(argv: Sequence[str]) -> int:
   # What costs nothing to check is checked here, before models are loaded.
-  options = generate_options.parse(argv)
+  options = parse(argv)
   if options is None:
     return 0
   shown = Terminal()
+  file = _output_file(options)
+  if file is not None and file.count:
+    shown.note(f"{options.output} holds {file.count} results already")
+    if file.count == len(options.prompts) * options.num_samples:
+      return 0
   begin = time.perf_counter()
-  decoder = _load(options, shown)
+  decoder = MODELS.load(shown)
   load_seconds = time.perf_counter() - begin
-  requests = batches.make_requests(
+  batch = batches.read(
     options.prompts,
     decoder.target,
-    _sampling(options, decoder.target, shown),
-    max_new_tokens=options.max_new_tokens,
-    batch_size=options.batch_size,
+    SAMPLING.params_for(decoder.target, shown),
+    max_new_tokens=SAMPLING.max_new_tokens,
+    num_samples=options.num_samples,
+    rows=options.batch_size,
     chat_template=options.chat_template,
   )
-  done, interrupted = _run(requests, decoder, options, shown)
+  if file is None:
+    done, interrupted = _run_shown(batch, decoder, options, shown)
+  else:
+    done, interrupted = _run_into(file, batch, decoder, options)
   if done and not options.json:
     _report(done, decoder, load_seconds, shown)
   if interrupted:
@@ -50,116 +56,169 @@ def _generate(argv: Sequence[str]) -> int:
   return 0
 
 
-def _load(options: Options, shown: Terminal) -> sd.SpeculativeDecoder:
-  """Loads the models; the draft first, since what is small fails sooner."""
-  drafter: Drafter = sd.NoDraft()
-  if options.drafter == "model":
-    assert options.draft is not None  # the options were checked
-    draft = sd.load(options.draft, dtype=options.dtype)
-    drafter = sd.DraftModel(draft, **options.drafter_arguments)
-  elif options.drafter == "lookup":
-    drafter = sd.PromptLookup(**options.drafter_arguments)
-  if options.rule == "threshold":
-    shown.note(
-      "--rule=threshold is lossy: above temperature 0 the text does not follow "
-      "the target's distribution"
-    )
-  if options.draft and options.drafter != "model":
-    shown.note(f"--draft is not used with --drafter={options.drafter}")
-  elif options.drafter == "none" and not options.drafter_given:
-    shown.note(
-      "plain decoding; --draft=MODEL or --drafter=lookup would speculate"
-    )
-  target = sd.load(options.target, dtype=options.dtype)
-  return sd.SpeculativeDecoder(target, drafter, rule=options.rule)
+def _output_file(options: Options) -> OutputFile | None:
+  if options.output is None:
+    return None
+  settings = {
+    **MODELS.settings(),
+    **SAMPLING.settings(),
+    "chat_template": options.chat_template,
+    "num_samples": options.num_samples,
+  }
+  prompts = [p for p in options.prompts for _ in range(options.num_samples)]
+  return OutputFile(options.output, prompts, settings)
 
 
-def _sampling(
-  options: Options, target: sd.LanguageModel, shown: Terminal
-) -> sd.SamplingParams:
-  """Sampling from the flags, and from generation_config.json where asked."""
-  if not options.use_generation_config:
-    return options.sampling
-  values = generation_config.sampling_values(target.generation_config)
-  used = {k: v for k, v in values.items() if k not in options.sampling_given}
-  text = ", ".join(f"{name} {value}" for name, value in used.items())
-  shown.note(f"from generation_config.json: {text or 'nothing'}")
-  unused = generation_config.left_out(target.generation_config)
-  for name, value in unused.items():
-    shown.note(f"{name} {value} of generation_config.json is not supported")
-  return dataclasses.replace(options.sampling, **used)
-
-
-def _run(
-  requests: Sequence[batches.Request],
+def _run_shown(
+  batch: Batch,
   decoder: sd.SpeculativeDecoder,
   options: Options,
   shown: Terminal,
-) -> tuple[list[Batch], bool]:
-  """Runs the batches in turn and writes what they bring.
+) -> tuple[list[Outcome], bool]:
+  """Runs a batch and writes what it brings to stdout."""
+  total = len(batch.prompts)
+  count = 0
+
+  def write(outcome: Outcome, index: int, completion: sd.Completion) -> None:
+    nonlocal count
+    count += 1
+    if options.json:
+      fields = report.fields(outcome, index, completion, options.compare)
+      shown.line(json.dumps(fields, allow_nan=False))
+      return
+    if total > 1:
+      prompt = outcome.batch.prompts[index]
+      title = f"{prompt.name}: {shorten(prompt.text, 48)}"
+      shown.status("")
+      shown.line(f"== {count} of {total}: {sanitize(title)}")
+      shown.tokens(completion.pieces, completion.drafted)
+    if not completion.text.endswith("\n"):
+      shown.line()
+    shown.line()
+
+  def status(text: str) -> None:
+    shown.status(text and f"prompt {count + 1} of {total}: {text}")
+
+  stream = total == 1 and not options.json
+  return _run(batch, decoder, options, status, write, shown if stream else None)
+
+
+def _run_into(
+  file: OutputFile,
+  batch: Batch,
+  decoder: sd.SpeculativeDecoder,
+  options: Options,
+) -> tuple[list[Outcome], bool]:
+  """Runs what a file of results lacks, and appends it."""
+  with (
+    file.appending() as lines,
+    tqdm.tqdm(
+      total=len(batch.prompts),
+      initial=file.count,
+      unit="text",
+      disable=not sys.stderr.isatty(),
+    ) as bar,
+  ):
+    tokens, begin = 0, time.perf_counter()
+
+    def write(outcome: Outcome, index: int, completion: sd.Completion) -> None:
+      nonlocal tokens
+      if completion.finish_reason is None:
+        return  # interrupted: the next run makes it whole
+      lines.write(report.fields(outcome, index, completion))
+      tokens += completion.stats.new_tokens
+      rate = tokens / (time.perf_counter() - begin)
+      bar.set_postfix_str(f"{rate:.1f} tokens/s", refresh=False)
+      bar.update()
+
+    return _run(
+      batch.part(file.count), decoder, options, bar.set_description_str, write
+    )
+
+
+def _run(
+  batch: Batch,
+  decoder: sd.SpeculativeDecoder,
+  options: Options,
+  status: Callable[[str], None],
+  write: Callable[[Outcome, int, sd.Completion], None],
+  streamed: Terminal | None = None,
+) -> tuple[list[Outcome], bool]:
+  """Runs a batch.
+
+  Args:
+    batch: the prompts.
+    decoder: what to run them with.
+    options: of the command.
+    status: shows what goes on.
+    write: takes each completion, in their order.
+    streamed: where the text of the only prompt goes as it comes.
 
   Returns:
     What was done, and whether Ctrl-C came before the end.
   """
-  plain = sd.SpeculativeDecoder(decoder.target, sd.NoDraft(), decoder.rule)
-  total = len(options.prompts)
-  done: list[Batch] = []
-  count, interrupted = 0, False
-  try:
-    for request in requests:
-      shown.status(f"prompt {count + 1} of {total}: compile and prefill")
-      generation = request.start(decoder)
-      if total == 1 and not options.json:
-        result, interrupted = batches.stream(generation, shown)
-      else:
-        shown.status(f"prompt {count + 1} of {total}: decode")
-        result, interrupted = batches.finish(generation)
-      del generation  # its cache makes room for the next one's
-      shown.status("")
-      batch = Batch(request, result)
-      done.append(batch)
-      if not options.json:
-        _write(batch, decoder.target, count, total, shown)
-      if options.compare and not interrupted:
-        shown.status("plain decoding, to compare")
-        comparison, interrupted = compare.compare(
-          request, decoder, plain, result
-        )
-        shown.status("")
-        batch = done[-1] = Batch(request, result, comparison)
-      if options.json:
-        for line in report.json_lines(batch, options.compare):
-          shown.line(line)
-      if interrupted:
-        break
-      count += len(request.prompts)
-  except KeyboardInterrupt:
-    # While something compiled: what was finished before is kept.
-    shown.status("")
-    interrupted = True
-  return done, interrupted
+  # Each by itself where that is what is measured.
+  alone = options.compare or options.batch_size == 1
+  done: list[Outcome] = []
+  for part in batch.cut(options.batch_size) if alone else [batch]:
+    try:
+      outcome, interrupted = _run_part(
+        part, decoder, options, status, write, streamed
+      )
+    except KeyboardInterrupt:
+      # While something compiled: what was finished before is kept.
+      status("")
+      return done, True
+    done.append(outcome)
+    if interrupted:
+      return done, True
+  return done, False
 
 
-def _write(
+def _run_part(
   batch: Batch,
-  target: sd.LanguageModel,
-  count: int,
-  total: int,
-  shown: Terminal,
-) -> None:
-  """Writes the texts of a batch; that of a single prompt was streamed."""
-  for row, prompt in enumerate(batch.request.prompts):
-    if total > 1:
-      title = f"{prompt.name}: {shorten(prompt.text, 48)}"
-      shown.line(f"== {count + row + 1} of {total}: {sanitize(title)}")
-      batches.write(batch.result, row, target, shown)
-    if not batch.result.texts[row].endswith("\n"):
-      shown.line()
-    shown.line()
+  decoder: sd.SpeculativeDecoder,
+  options: Options,
+  status: Callable[[str], None],
+  write: Callable[[Outcome, int, sd.Completion], None],
+  streamed: Terminal | None,
+) -> tuple[Outcome, bool]:
+  """Runs what goes through the rows together; see `_run`."""
+  written = 0
+
+  def ended(index: int, completion: sd.Completion) -> None:
+    nonlocal written
+    written = index + 1
+    write(Outcome(batch), index, completion)
+
+  status("compile and prefill")
+  generation = batch.start(decoder)
+  if streamed is not None:
+    result, interrupted = batches.stream(generation, streamed)
+    ended(0, result.completions[0])
+  else:
+    status("decode")
+    # A comparison belongs in the same JSON object.
+    later = options.json and options.compare
+    result, interrupted = batches.finish(generation, None if later else ended)
+  del generation  # its cache makes room for the next one's
+  status("")
+  outcome = Outcome(batch, result)
+  if options.compare and not interrupted:
+    status("plain decoding, to compare")
+    plain = sd.SpeculativeDecoder(decoder.target, sd.NoDraft(), decoder.rule)
+    comparison, interrupted = compare.compare(batch, decoder, plain, result)
+    status("")
+    outcome = Outcome(batch, result, comparison)
+  # What was interrupted, and what the comparison was missing from.
+  for index, completion in enumerate(result.completions):
+    if index >= written and completion.stats.target_passes:
+      write(outcome, index, completion)
+  return outcome, interrupted
 
 
 def _report(
-  done: Sequence[Batch],
+  done: Sequence[Outcome],
   decoder: sd.SpeculativeDecoder,
   load_seconds: float,
   shown: Terminal,

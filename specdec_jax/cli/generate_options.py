@@ -1,16 +1,14 @@
 """The flags of `specdec generate`, and what they come to."""
 
 import dataclasses
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from absl import flags
 
-from specdec_jax.acceptance import named_rule
 from specdec_jax.cli import command, prompts_file
+from specdec_jax.cli.model_flags import ModelFlags
 from specdec_jax.cli.prompts_file import NamedPrompt
-from specdec_jax.drafters import PromptLookup
-from specdec_jax.sampling import SamplingParams
+from specdec_jax.cli.sampling_flags import SamplingFlags
 
 _ABOUT = """
 usage: specdec generate --target=MODEL [--draft=MODEL] --prompt=TEXT [flags]
@@ -23,6 +21,8 @@ how much sooner. The text keeps the target's distribution, to rounding; only
     --draft=Qwen/Qwen2.5-Coder-0.5B-Instruct --prompt='def fib(n):' --compare
   specdec generate --target=folder --drafter=lookup --prompts_file=edits.jsonl
   git diff | specdec generate --target=folder --chat_template --prompt=- --json
+  specdec generate --target=folder --draft=folder --prompts_file=many.jsonl \\
+    --batch_size=8 --output=results.jsonl
 
 MODEL is a folder with a Hugging Face checkpoint, or a hub id. Text goes to
 stdout, followed by a table; progress goes to stderr. Ctrl-C ends a generation
@@ -32,58 +32,7 @@ after Ctrl-C.
 
 FLAGS = flags.FlagValues()
 
-_TARGET = flags.DEFINE_string(
-  "target", None, "The model whose text is wanted.", flag_values=FLAGS
-)
-_DRAFT = flags.DEFINE_string(
-  "draft",
-  None,
-  "A smaller model with the same tokenizer, to guess what comes.",
-  flag_values=FLAGS,
-)
-_DTYPE = flags.DEFINE_enum(
-  "dtype",
-  "bfloat16",
-  ["bfloat16", "float32"],
-  "Of weights and activations.",
-  flag_values=FLAGS,
-)
-_DRAFTER = flags.DEFINE_enum(
-  "drafter",
-  None,
-  ["model", "lookup", "none"],
-  "Where guesses come from: --draft, copies of what followed the same words "
-  "earlier in the text, or nowhere (plain decoding). By default model if "
-  "--draft is given, else none.",
-  flag_values=FLAGS,
-)
-_NUM_DRAFT_TOKENS = flags.DEFINE_integer(
-  "num_draft_tokens",
-  None,
-  "K, the most tokens guessed at a time; by default 4 with a draft model, 8 "
-  "with lookup.",
-  flag_values=FLAGS,
-)
-_MAX_NGRAM = flags.DEFINE_integer(
-  "max_ngram",
-  3,
-  "How many of the newest tokens lookup compares at most.",
-  flag_values=FLAGS,
-)
-_MIN_CONFIDENCE = flags.DEFINE_float(
-  "min_confidence",
-  0.0,
-  "The draft model stops guessing where its largest probability is below this.",
-  flag_values=FLAGS,
-)
-_RULE = flags.DEFINE_string(
-  "rule",
-  "block",
-  "How guesses are accepted: block, token, gumbel (the very tokens of plain "
-  "gumbel sampling with the same seed), or threshold, which is lossy. All are "
-  "one at temperature 0.",
-  flag_values=FLAGS,
-)
+MODELS = ModelFlags(FLAGS)
 _PROMPT = flags.DEFINE_string(
   "prompt", None, "The prompt; - reads it from stdin.", flag_values=FLAGS
 )
@@ -100,55 +49,20 @@ _CHAT_TEMPLATE = flags.DEFINE_bool(
   "Prompts are messages of a user, rendered by the target's chat template.",
   flag_values=FLAGS,
 )
-_MAX_NEW_TOKENS = flags.DEFINE_integer(
-  "max_new_tokens",
-  128,
-  "The most tokens written for a prompt.",
+_NUM_SAMPLES = flags.DEFINE_integer(
+  "num_samples",
+  1,
+  "How many texts are written for each prompt, each with the next seed.",
   flag_values=FLAGS,
 )
+SAMPLING = SamplingFlags(FLAGS, max_new_tokens=128)
 _BATCH_SIZE = flags.DEFINE_integer(
   "batch_size",
   1,
-  "How many prompts of a file run side by side. 1 measures what a single user "
-  "would see; more is faster in sum where the chip is idle otherwise. In "
-  "float32 the text stays the same; in bfloat16 near ties may fall otherwise.",
-  flag_values=FLAGS,
-)
-_TEMPERATURE = flags.DEFINE_float(
-  "temperature",
-  0.0,
-  "Divides the logits; 0 takes the most probable token.",
-  flag_values=FLAGS,
-)
-_TOP_K = flags.DEFINE_integer(
-  "top_k",
-  0,
-  "Keep the k most probable tokens; 0 keeps all.",
-  flag_values=FLAGS,
-)
-_TOP_P = flags.DEFINE_float(
-  "top_p",
-  1.0,
-  "Keep the most probable tokens up to this probability; in (0, 1].",
-  flag_values=FLAGS,
-)
-_MIN_P = flags.DEFINE_float(
-  "min_p",
-  0.0,
-  "Keep tokens of at least min_p times the largest probability.",
-  flag_values=FLAGS,
-)
-_SEED = flags.DEFINE_integer(
-  "seed",
-  0,
-  "Of the random numbers; prompt i of a file takes seed + i.",
-  flag_values=FLAGS,
-)
-_USE_GENERATION_CONFIG = flags.DEFINE_bool(
-  "use_generation_config",
-  False,
-  "Take the sampling values that are not given as flags from the target's "
-  "generation_config.json.",
+  "How many texts are written side by side; the next prompt takes the place of "
+  "each that ends. 1 measures what a single user would see; more is faster in "
+  "sum where the chip is idle otherwise. In float32 the text stays the same; "
+  "in bfloat16 near ties may fall otherwise.",
   flag_values=FLAGS,
 )
 _COMPARE = flags.DEFINE_bool(
@@ -160,8 +74,15 @@ _COMPARE = flags.DEFINE_bool(
 _JSON = flags.DEFINE_bool(
   "json",
   False,
-  "Write one JSON object per prompt and nothing else. A prompt's tokens per "
-  "second are its own tokens over the seconds of its batch.",
+  "Write one JSON object per text and nothing else. Its tokens per second are "
+  "its own tokens over the seconds of the loop while it was in it.",
+  flag_values=FLAGS,
+)
+_OUTPUT = flags.DEFINE_string(
+  "output",
+  None,
+  "Write the JSON objects to this file, each when its text and all before it "
+  "have ended. The same command goes on with a file that is not complete.",
   flag_values=FLAGS,
 )
 _HELP = flags.DEFINE_bool(
@@ -169,86 +90,40 @@ _HELP = flags.DEFINE_bool(
 )
 
 _GROUPS = {
-  "models": (_TARGET, _DRAFT, _DTYPE),
-  "prompts": (_PROMPT, _PROMPTS_FILE, _CHAT_TEMPLATE),
-  "speculation": (
-    _DRAFTER,
-    _NUM_DRAFT_TOKENS,
-    _MAX_NGRAM,
-    _MIN_CONFIDENCE,
-    _RULE,
-  ),
-  "sampling": (
-    _MAX_NEW_TOKENS,
-    _TEMPERATURE,
-    _TOP_K,
-    _TOP_P,
-    _MIN_P,
-    _SEED,
-    _USE_GENERATION_CONFIG,
-  ),
-  "running": (_BATCH_SIZE, _COMPARE, _JSON, _HELP),
-}
-# The drafters that know a flag; the others do not take it.
-_DRAFTER_FLAGS = (
-  (_NUM_DRAFT_TOKENS, ("model", "lookup")),
-  (_MAX_NGRAM, ("lookup",)),
-  (_MIN_CONFIDENCE, ("model",)),
-)
-# All are verified in one pass, and its logits are [B, K + 1, V].
-_MOST_DRAFT_TOKENS = 1024
-_MOST_NGRAM = 64  # each length compiles code of its own
-_SAMPLING = {
-  "temperature": _TEMPERATURE,
-  "top_k": _TOP_K,
-  "top_p": _TOP_P,
-  "min_p": _MIN_P,
+  "models": MODELS.models,
+  "prompts": (_PROMPT, _PROMPTS_FILE, _CHAT_TEMPLATE, _NUM_SAMPLES),
+  "speculation": MODELS.speculation,
+  "sampling": SAMPLING.sampling,
+  "where the text ends": SAMPLING.ends,
+  "running": (_BATCH_SIZE, _COMPARE, _JSON, _OUTPUT, _HELP),
 }
 
 
 @dataclasses.dataclass(frozen=True)
 class Options:
-  """The flags, checked as far as that costs nothing.
+  """What to write and where to; models and sampling have flags of their own.
 
   Attributes:
-    target: hub id or folder.
-    draft: hub id or folder, None without.
-    dtype: of weights and activations.
-    drafter: "model", "lookup" or "none".
-    drafter_given: whether the user chose it.
-    drafter_arguments: of the drafter's class, a model apart.
-    rule: name of the acceptance rule.
     prompts: at least one.
     chat_template: whether prompts are messages.
-    max_new_tokens: of a prompt.
-    batch_size: prompts side by side.
-    sampling: what the flags say.
-    sampling_given: its fields that the user chose.
-    use_generation_config: whether the author chooses the others.
+    num_samples: texts of a prompt.
+    batch_size: texts side by side.
     compare: whether to run plain decoding too.
     json: whether a program reads the output.
+    output: the file that takes the results; None without.
   """
 
-  target: str
-  draft: str | None
-  dtype: str
-  drafter: str
-  drafter_given: bool
-  drafter_arguments: Mapping[str, Any]
-  rule: str
   prompts: Sequence[NamedPrompt]
   chat_template: bool
-  max_new_tokens: int
+  num_samples: int
   batch_size: int
-  sampling: SamplingParams
-  sampling_given: frozenset[str]
-  use_generation_config: bool
   compare: bool
   json: bool
+  output: str | None
 
 
 def parse(argv: Sequence[str]) -> Options | None:
-  """Reads the flags.
+  """Reads the flags, and checks them as far as that costs nothing.
 
   Returns:
     The options; None where help was asked for, and has been printed.
@@ -263,88 +138,32 @@ def parse(argv: Sequence[str]) -> Options | None:
   if _HELP.value:
     print(command.help_text(_ABOUT, _GROUPS, FLAGS))
     return None
-  if not _TARGET.value:
-    raise ValueError("--target: expected a folder or a hub id, got none")
-  if _DRAFT.value == "":
-    raise ValueError(
-      "--draft: expected a folder or a hub id, got nothing; give --draft=MODEL "
-      "or leave the flag out"
-    )
-  named_rule(_RULE.value)
-  for flag in (_MAX_NEW_TOKENS, _BATCH_SIZE):
+  MODELS.check()
+  for flag in (_NUM_SAMPLES, _BATCH_SIZE):
     if flag.value < 1:
       raise ValueError(f"--{flag.name}: expected at least 1, got {flag.value}")
-  drafter = _DRAFTER.value or ("model" if _DRAFT.value else "none")
-  sampling: dict[str, Any] = {
-    name: flag.value for name, flag in _SAMPLING.items()
-  }
-  return Options(
-    target=_TARGET.value,
-    draft=_DRAFT.value,
-    dtype=_DTYPE.value,
-    drafter=drafter,
-    drafter_given=_DRAFTER.present,
-    drafter_arguments=_drafter_arguments(drafter),
-    rule=_RULE.value,
-    sampling=SamplingParams(**sampling, seed=_SEED.value),
-    sampling_given=frozenset(
-      name for name, flag in _SAMPLING.items() if flag.present
-    ),
-    prompts=_prompts(),
-    chat_template=_CHAT_TEMPLATE.value,
-    max_new_tokens=_MAX_NEW_TOKENS.value,
-    batch_size=_BATCH_SIZE.value,
-    use_generation_config=_USE_GENERATION_CONFIG.value,
-    compare=_COMPARE.value,
-    json=_JSON.value,
-  )
-
-
-def _drafter_arguments(drafter: str) -> dict[str, Any]:
-  """The arguments of the drafter's class, checked before models are loaded."""
-  for flag, drafters in _DRAFTER_FLAGS:
-    if flag.present and drafter not in drafters:
-      raise ValueError(
-        f"--{flag.name} is not for --drafter={drafter}, only for "
-        f"{' and '.join(drafters)}; leave it out"
-      )
-  for flag, most in (
-    (_NUM_DRAFT_TOKENS, _MOST_DRAFT_TOKENS),
-    (_MAX_NGRAM, _MOST_NGRAM),
-  ):
-    if flag.value is not None and flag.value > most:
-      raise ValueError(
-        f"--{flag.name}: expected at most {most}, got {flag.value}"
-      )
-  if not 0 <= _MIN_CONFIDENCE.value <= 1:
-    raise ValueError(
-      "--min_confidence: expected a probability in [0, 1], got "
-      f"{_MIN_CONFIDENCE.value}"
-    )
-  arguments: dict[str, Any] = {}
-  if _NUM_DRAFT_TOKENS.value is not None:
-    arguments["num_draft_tokens"] = _NUM_DRAFT_TOKENS.value
-  if drafter == "model":
-    if not _DRAFT.value:
-      raise ValueError(
-        "--drafter=model: expected a draft model, got none; give --draft"
-      )
-    if arguments.get("num_draft_tokens", 1) < 1:
-      raise ValueError(
-        "--num_draft_tokens: expected at least 1 with a draft model, got "
-        f"{_NUM_DRAFT_TOKENS.value}; --drafter=none is plain decoding"
-      )
-    return arguments | {"min_confidence": _MIN_CONFIDENCE.value}
-  if drafter == "lookup":
-    arguments["max_ngram"] = _MAX_NGRAM.value
-    PromptLookup(**arguments)  # raises where they are out of range
-    return arguments
-  if _COMPARE.value:
+  if _COMPARE.value and MODELS.drafter == "none":
     raise ValueError(
       "--compare: nothing to compare plain decoding with; give --draft or "
       "--drafter=lookup"
     )
-  return {}
+  if _OUTPUT.value == "":
+    raise ValueError("--output: expected a path, got nothing")
+  for flag in (_COMPARE, _JSON):
+    if flag.value and _OUTPUT.value:
+      raise ValueError(
+        f"--{flag.name} does not go with --output; leave one of them out"
+      )
+  SAMPLING.params()
+  return Options(
+    prompts=_prompts(),
+    chat_template=_CHAT_TEMPLATE.value,
+    num_samples=_NUM_SAMPLES.value,
+    batch_size=_BATCH_SIZE.value,
+    compare=_COMPARE.value,
+    json=_JSON.value,
+    output=_OUTPUT.value,
+  )
 
 
 def _prompts() -> list[NamedPrompt]:

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-_NUMBERS = ("temperature", "top_p", "min_p")
+_NUMBERS = ("temperature", "top_p", "min_p", "repetition_penalty")
 _LARGEST = 2**31 - 1  # Python's integers may be too large for its own floats
 
 
@@ -31,12 +31,6 @@ def sampling_values(config: Mapping[str, Any]) -> dict[str, Any]:
   elif given.get("do_sample") is True:
     values.setdefault("temperature", 1.0)
   return values
-
-
-def left_out(config: Mapping[str, Any]) -> dict[str, Any]:
-  """Values that would change the text and are not supported."""
-  penalty = config.get("repetition_penalty")
-  return {} if penalty in (None, 1) else {"repetition_penalty": penalty}
 
 
 def _number(name: str, value: Any, whole: bool) -> int | float:

@@ -2,13 +2,12 @@
 
 import collections
 import dataclasses
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
 import specdec_jax as sd
 from specdec_jax.cli import compare
-from specdec_jax.cli.batches import Request
+from specdec_jax.cli.batches import Batch
 from specdec_jax.cli.compare import Comparison, Speed
 from specdec_jax.cli.terminal import Terminal
 
@@ -16,62 +15,68 @@ Rows = Iterator[tuple[str, str]]
 
 
 @dataclasses.dataclass(frozen=True)
-class Batch:
+class Outcome:
   """A batch and what became of it.
 
   Attributes:
-    request: the prompts.
-    result: what was written.
+    batch: the prompts.
+    result: what was written; None before its end.
     comparison: plain decoding beside it, if asked for.
   """
 
-  request: Request
-  result: sd.GenerationResult
+  batch: Batch
+  result: sd.GenerationResult | None = None
   comparison: Comparison | None = None
 
 
-def json_lines(batch: Batch, compared: bool) -> Iterator[str]:
-  """One JSON object for each prompt.
-
-  The tokens per second of a prompt are its own tokens over the seconds of the
-  batch's loop.
-  """
-  for row, prompt in enumerate(batch.request.prompts):
-    fields = {"prompt": prompt.text} | _output(batch.result, row)
-    if compared:
-      it = batch.comparison
-      if it is not None:
-        fields["tokens_per_second"] = _rate(
-          batch.result, row, it.speculative_speed.decode
-        )
-      fields["plain"] = it and _output(it.plain, row, it.plain_speed.decode)
-      fields["speedup"] = it and it.speedup
-      fields["identical"] = it and compare.identical(
-        batch.result, it.plain, row
-      )
-    yield json.dumps(fields, allow_nan=False)
-
-
-def _output(
-  result: sd.GenerationResult, row: int, seconds: float | None = None
+def fields(
+  outcome: Outcome,
+  index: int,
+  completion: sd.Completion,
+  compared: bool = False,
 ) -> dict[str, Any]:
-  seconds = result.timing.decode if seconds is None else seconds
-  return {
-    "text": result.texts[row],
-    "tokens": result.tokens[row],
-    "finish_reason": result.finish_reasons[row],
-    "stats": result.row_stats[row].to_dict(),
-    "tokens_per_second": _rate(result, row, seconds),
+  """What a program wants to know of a text, for JSON.
+
+  Args:
+    outcome: what it is a part of.
+    index: its number there.
+    completion: the text.
+    compared: whether a comparison was asked for.
+  """
+  fields = {"prompt": outcome.batch.prompts[index].text} | _output(completion)
+  if not compared:
+    return fields
+  it = outcome.comparison
+  if it is None:  # interrupted
+    return fields | dict.fromkeys(("plain", "speedup", "identical"))
+  plain = it.plain.completions[index]
+  return fields | {
+    "tokens_per_second": _rate(completion, it.speculative_speed.decode),
+    "plain": _output(plain, it.plain_speed.decode),
+    "speedup": it.speedup,
+    "identical": compare.identical(completion, plain),
   }
 
 
-def _rate(result: sd.GenerationResult, row: int, seconds: float) -> float:
-  return result.row_stats[row].new_tokens / max(seconds, 1e-9)
+def _output(
+  completion: sd.Completion, seconds: float | None = None
+) -> dict[str, Any]:
+  return {
+    "text": completion.text,
+    "tokens": completion.tokens,
+    "finish_reason": completion.finish_reason,
+    "stats": completion.stats.to_dict(),
+    "tokens_per_second": _rate(completion, seconds or completion.seconds),
+  }
 
 
-def table(batches: Sequence[Batch], load: float, terminal: Terminal) -> Rows:
+def _rate(completion: sd.Completion, seconds: float) -> float:
+  return completion.stats.new_tokens / max(seconds, 1e-9)
+
+
+def table(done: Sequence[Outcome], load: float, terminal: Terminal) -> Rows:
   """The figures of all batches in sum."""
-  results = [batch.result for batch in batches]
+  results = [outcome.result for outcome in done if outcome.result]
   stats = sd.Stats.total(row for result in results for row in result.row_stats)
   reasons = collections.Counter(
     reason or "interrupted"
@@ -90,7 +95,7 @@ def table(batches: Sequence[Batch], load: float, terminal: Terminal) -> Rows:
     f"{stats.tokens_per_target_pass:.2f}" if stats.target_passes else "-",
   )
   yield from _acceptance(stats, terminal)
-  if not any(batch.comparison for batch in batches):
+  if not any(outcome.comparison for outcome in done):
     speed = Speed.total([Speed.median([result]) for result in results])
     yield (
       "speed",
@@ -128,16 +133,14 @@ def _acceptance(stats: sd.Stats, terminal: Terminal) -> Rows:
       )
 
 
-def comparison(
-  batches: Sequence[Batch], decoder: sd.SpeculativeDecoder
-) -> Rows:
+def comparison(done: Sequence[Outcome], decoder: sd.SpeculativeDecoder) -> Rows:
   """Both speeds, the speedup, and whether the tokens are identical."""
-  pairs = [(b.result, b.comparison) for b in batches if b.comparison]
-  if not pairs:
+  found = [outcome.comparison for outcome in done if outcome.comparison]
+  if not found:
     return
-  ours = Speed.total([it.speculative_speed for _, it in pairs])
-  plain = Speed.total([it.plain_speed for _, it in pairs])
-  rounds = min(it.rounds for _, it in pairs)
+  ours = Speed.total([it.speculative_speed for it in found])
+  plain = Speed.total([it.plain_speed for it in found])
+  rounds = min(it.rounds for it in found)
   measured = "one run" if rounds == 1 else f"median of {rounds} runs"
   yield f"tokens/s ({measured}, warm)", "speculative     plain   speedup"
   for label, a, b in (
@@ -146,17 +149,30 @@ def comparison(
   ):
     ratio = f"{a / b:.2f}x" if b else "-"
     yield label, f"{_figure(a):>11} {_figure(b):>9} {ratio:>9}"
-  same = [
-    compare.identical(result, it.plain, row)
-    for result, it in pairs
-    for row in range(len(result.tokens))
-  ]
+  same = [compare.identical(a, b) for _, a, b in _pairs(done)]
   greedy = all(
     params.temperature == 0
-    for batch in batches
-    for params in batch.request.sampling
+    for outcome in done
+    for params in outcome.batch.sampling
   )
   yield "tokens", _verdict(same, greedy or decoder.rule.coupled)
+
+
+def _pairs(
+  done: Sequence[Outcome],
+) -> Iterator[tuple[tuple[Batch, int], sd.Completion, sd.Completion]]:
+  """What was written with drafts and without, prompt by prompt."""
+  for outcome in done:
+    if outcome.result is None or outcome.comparison is None:
+      continue
+    for index, (ours, plain) in enumerate(
+      zip(
+        outcome.result.completions,
+        outcome.comparison.plain.completions,
+        strict=True,
+      )
+    ):
+      yield (outcome.batch, index), ours, plain
 
 
 def _verdict(same: Sequence[bool | None], expected: bool) -> str:
@@ -177,29 +193,26 @@ def _verdict(same: Sequence[bool | None], expected: bool) -> str:
 
 
 def differences(
-  batches: Sequence[Batch], decoder: sd.SpeculativeDecoder
+  done: Sequence[Outcome], decoder: sd.SpeculativeDecoder
 ) -> Iterator[str]:
   """Where tokens that should be identical are not, a line for each prompt."""
-  for batch in batches:
-    if batch.comparison is None:
+  for (batch, index), ours, plain in _pairs(done):
+    params = batch.sampling[index]
+    if not (params.temperature == 0 or decoder.rule.coupled):
       continue
-    for row, prompt in enumerate(batch.request.prompts):
-      greedy = batch.request.sampling[row].temperature == 0
-      if not (greedy or decoder.rule.coupled):
-        continue
-      ours, plain = batch.result.tokens[row], batch.comparison.plain.tokens[row]
-      place = compare.first_difference(ours, plain)
-      if place is None:
-        continue
-      line = (
-        f"{prompt.name}: new token {place + 1} is "
-        f"{_token(ours[place], decoder)}, plain {_token(plain[place], decoder)}"
-      )
-      if greedy:
-        context = batch.request.tokens[row] + ours[:place]
-        gap = compare.top_gap(decoder.target, context)
-        line += f"; the two top logits there are {gap:.4g} apart"
-      yield line
+    place = compare.first_difference(ours.tokens, plain.tokens)
+    if place is None:
+      continue
+    line = (
+      f"{batch.prompts[index].name}: new token {place + 1} is "
+      f"{_token(ours.tokens[place], decoder)}, plain "
+      f"{_token(plain.tokens[place], decoder)}"
+    )
+    if params.temperature == 0 and not params.controlled:
+      context = batch.tokens[index] + ours.tokens[:place]
+      gap = compare.top_gap(decoder.target, context)
+      line += f"; the two top logits there are {gap:.4g} apart"
+    yield line
 
 
 def _token(token: int, decoder: sd.SpeculativeDecoder) -> str:

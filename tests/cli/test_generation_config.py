@@ -1,6 +1,6 @@
 import pytest
 
-from specdec_jax.cli.generation_config import left_out, sampling_values
+from specdec_jax.cli.generation_config import sampling_values
 
 
 @pytest.mark.parametrize(
@@ -12,6 +12,7 @@ from specdec_jax.cli.generation_config import left_out, sampling_values
     ({"do_sample": False, "temperature": 0.7}, {"temperature": 0.0}),
     ({"temperature": 1, "top_k": 20.0}, {"temperature": 1.0, "top_k": 20}),
     ({"top_p": None, "min_p": 0.1}, {"min_p": 0.1}),
+    ({"repetition_penalty": 1.1}, {"repetition_penalty": 1.1}),
   ],
 )
 def test_values_that_the_file_decides(config, values):
@@ -32,8 +33,3 @@ def test_values_that_the_file_decides(config, values):
 def test_a_value_of_another_kind_is_refused(config):
   with pytest.raises(ValueError, match=next(iter(config))):
     sampling_values(config)
-
-
-def test_what_is_left_out_is_told():
-  assert left_out({"repetition_penalty": 1.1}) == {"repetition_penalty": 1.1}
-  assert left_out({"repetition_penalty": 1.0, "top_k": 3}) == {}

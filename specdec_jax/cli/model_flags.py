@@ -1,0 +1,190 @@
+"""The flags that say which models run, and how they speculate."""
+
+from typing import Any
+
+from absl import flags
+
+import specdec_jax as sd
+from specdec_jax.acceptance import named_rule
+from specdec_jax.cli.terminal import Terminal
+from specdec_jax.types import Drafter
+
+# All are verified in one pass, and its logits are [B, K + 1, V].
+_MOST_DRAFT_TOKENS = 1024
+_MOST_NGRAM = 64  # each length compiles code of its own
+
+
+class ModelFlags:
+  """Flags of every command that runs a target with a drafter.
+
+  Attributes:
+    models: the flags of the models, for the help.
+    speculation: those of the drafter and the rule.
+  """
+
+  def __init__(self, values: flags.FlagValues):
+    self._target = flags.DEFINE_string(
+      "target", None, "The model whose text is wanted.", flag_values=values
+    )
+    self._draft = flags.DEFINE_string(
+      "draft",
+      None,
+      "A smaller model with the same tokenizer, to guess what comes.",
+      flag_values=values,
+    )
+    self._dtype = flags.DEFINE_enum(
+      "dtype",
+      "bfloat16",
+      ["bfloat16", "float32"],
+      "Of weights and activations.",
+      flag_values=values,
+    )
+    self._drafter = flags.DEFINE_enum(
+      "drafter",
+      None,
+      ["model", "lookup", "none"],
+      "Where guesses come from: --draft, copies of what followed the same "
+      "words earlier in the text, or nowhere (plain decoding). By default "
+      "model if --draft is given, else none.",
+      flag_values=values,
+    )
+    self._num_draft_tokens = flags.DEFINE_integer(
+      "num_draft_tokens",
+      None,
+      "K, the most tokens guessed at a time; by default 4 with a draft model, "
+      "8 with lookup.",
+      flag_values=values,
+    )
+    self._max_ngram = flags.DEFINE_integer(
+      "max_ngram",
+      3,
+      "How many of the newest tokens lookup compares at most.",
+      flag_values=values,
+    )
+    self._min_confidence = flags.DEFINE_float(
+      "min_confidence",
+      0.0,
+      "The draft model stops guessing where its largest probability is below "
+      "this.",
+      flag_values=values,
+    )
+    self._rule = flags.DEFINE_string(
+      "rule",
+      "block",
+      "How guesses are accepted: block, token, gumbel (the very tokens of "
+      "plain gumbel sampling with the same seed), or threshold, which is "
+      "lossy. All are one at temperature 0.",
+      flag_values=values,
+    )
+    self.models = (self._target, self._draft, self._dtype)
+    self.speculation = (
+      self._drafter,
+      self._num_draft_tokens,
+      self._max_ngram,
+      self._min_confidence,
+      self._rule,
+    )
+
+  def check(self) -> None:
+    """Checks what costs nothing to check, before models are loaded.
+
+    Raises:
+      ValueError: flags do not go together, or a value is out of range.
+    """
+    if not self._target.value:
+      raise ValueError("--target: expected a folder or a hub id, got none")
+    if self._draft.value == "":
+      raise ValueError(
+        "--draft: expected a folder or a hub id, got nothing; give "
+        "--draft=MODEL or leave the flag out"
+      )
+    named_rule(self._rule.value)
+    self._check_drafter_flags()
+    if self.drafter == "model":
+      if not self._draft.value:
+        raise ValueError(
+          "--drafter=model: expected a draft model, got none; give --draft"
+        )
+      if self._arguments().get("num_draft_tokens", 1) < 1:
+        raise ValueError(
+          "--num_draft_tokens: expected at least 1 with a draft model, got "
+          f"{self._num_draft_tokens.value}; --drafter=none is plain decoding"
+        )
+    if self.drafter == "lookup":
+      sd.PromptLookup(**self._arguments())  # raises if they are out of range
+
+  def _check_drafter_flags(self) -> None:
+    for flag, drafters in (
+      (self._num_draft_tokens, ("model", "lookup")),
+      (self._max_ngram, ("lookup",)),
+      (self._min_confidence, ("model",)),
+    ):
+      if flag.present and self.drafter not in drafters:
+        raise ValueError(
+          f"--{flag.name} is not for --drafter={self.drafter}, only for "
+          f"{' and '.join(drafters)}; leave it out"
+        )
+    for flag, most in (
+      (self._num_draft_tokens, _MOST_DRAFT_TOKENS),
+      (self._max_ngram, _MOST_NGRAM),
+    ):
+      if flag.value is not None and flag.value > most:
+        raise ValueError(
+          f"--{flag.name}: expected at most {most}, got {flag.value}"
+        )
+    if not 0 <= self._min_confidence.value <= 1:
+      raise ValueError(
+        "--min_confidence: expected a probability in [0, 1], got "
+        f"{self._min_confidence.value}"
+      )
+
+  @property
+  def drafter(self) -> str:
+    """Where guesses come from: "model", "lookup" or "none"."""
+    return self._drafter.value or ("model" if self._draft.value else "none")
+
+  def _arguments(self) -> dict[str, Any]:
+    """Of the drafter's class, a model apart."""
+    arguments: dict[str, Any] = {}
+    if self._num_draft_tokens.value is not None:
+      arguments["num_draft_tokens"] = self._num_draft_tokens.value
+    if self.drafter == "model":
+      arguments["min_confidence"] = self._min_confidence.value
+    elif self.drafter == "lookup":
+      arguments["max_ngram"] = self._max_ngram.value
+    return arguments
+
+  def settings(self) -> dict[str, Any]:
+    """What the text depends on, for files that are gone on with."""
+    return {
+      "target": self._target.value,
+      "draft": self._draft.value,
+      "dtype": self._dtype.value,
+      "drafter": self.drafter,
+      "rule": self._rule.value,
+      **self._arguments(),
+    }
+
+  def load(self, shown: Terminal) -> sd.SpeculativeDecoder:
+    """Loads the models; the draft first, since what is small fails sooner."""
+    drafter: Drafter = sd.NoDraft()
+    if self.drafter == "model":
+      assert self._draft.value is not None  # the flags were checked
+      draft = sd.load(self._draft.value, dtype=self._dtype.value)
+      drafter = sd.DraftModel(draft, **self._arguments())
+    elif self.drafter == "lookup":
+      drafter = sd.PromptLookup(**self._arguments())
+    if self._rule.value == "threshold":
+      shown.note(
+        "--rule=threshold is lossy: above temperature 0 the text does not "
+        "follow the target's distribution"
+      )
+    if self._draft.value and self.drafter != "model":
+      shown.note(f"--draft is not used with --drafter={self.drafter}")
+    elif self.drafter == "none" and not self._drafter.present:
+      shown.note(
+        "plain decoding; --draft=MODEL or --drafter=lookup would speculate"
+      )
+    assert self._target.value is not None  # the flags were checked
+    target = sd.load(self._target.value, dtype=self._dtype.value)
+    return sd.SpeculativeDecoder(target, drafter, rule=self._rule.value)
