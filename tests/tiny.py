@@ -48,7 +48,60 @@ _QWEN3 = {
   "rope_parameters": {"rope_type": "default", "rope_theta": 1000.0},
 }
 
-# As config.json says them, in the spellings of transformers 4 and 5.
+_MISTRAL = {
+  **_BASE,
+  "architectures": ["MistralForCausalLM"],
+  "model_type": "mistral",
+  "rope_theta": 1000.0,
+  "sliding_window": 5,
+}
+_GEMMA = {
+  **_BASE,
+  "hidden_activation": "gelu_pytorch_tanh",
+  "head_dim": 8,
+  "query_pre_attn_scalar": 5,
+  "tie_word_embeddings": True,
+  "rope_theta": 1000.0,
+  "sliding_window": 4,
+}
+_GEMMA2 = {
+  **_GEMMA,
+  "architectures": ["Gemma2ForCausalLM"],
+  "model_type": "gemma2",
+  "attn_logit_softcapping": 2.0,
+  "final_logit_softcapping": 3.0,
+}
+_GEMMA3 = {
+  **_GEMMA,
+  "architectures": ["Gemma3ForCausalLM"],
+  "model_type": "gemma3_text",
+  "rope_local_base_freq": 20.0,
+  "sliding_window_pattern": 2,
+}
+_GPT2 = {
+  "architectures": ["GPT2LMHeadModel"],
+  "model_type": "gpt2",
+  "vocab_size": 32,
+  "n_layer": 2,
+  "n_head": 4,
+  "n_embd": 16,
+  "n_positions": 64,
+}
+
+
+def _yarn(**fields) -> dict:
+  """Of a context so short that its ramp covers several pairs."""
+  return {
+    "rope_type": "yarn",
+    "rope_theta": 500.0,
+    "factor": 4.0,
+    "original_max_position_embeddings": 32,
+    **fields,
+  }
+
+
+# As config.json says them, in the spellings of transformers 4 and 5. Windows
+# are shorter than the texts of the tests.
 CONFIGS = {
   "llama": _LLAMA,
   "llama-tied": {**_LLAMA, "tie_word_embeddings": True},
@@ -60,6 +113,11 @@ CONFIGS = {
       "rope_theta": 500.0,
       "factor": 3.0,
     },
+  },
+  "llama-dynamic": {
+    **_LLAMA,
+    "rope_theta": 50.0,
+    "rope_parameters": {"type": "dynamic", "factor": 3.0},
   },
   "llama3": {
     **_LLAMA,
@@ -73,14 +131,65 @@ CONFIGS = {
       "original_max_position_embeddings": 32,
     },
   },
+  "llama-yarn": {
+    **_LLAMA,
+    "head_dim": 16,
+    "rope_parameters": _yarn(beta_fast=1, beta_slow=0.25),
+  },
+  "llama-yarn-mscale": {
+    **_LLAMA,
+    "head_dim": 16,
+    "rope_parameters": _yarn(mscale=2.0, mscale_all_dim=0.5, truncate=False),
+  },
+  "mistral": _MISTRAL,
+  "mistral-everything-tied": {
+    **_MISTRAL,
+    "sliding_window": None,
+    "tie_word_embeddings": True,
+  },
   "qwen2": _QWEN2,
   "qwen2-tied": {**_QWEN2, "tie_word_embeddings": True},
+  "qwen2-yarn": {
+    **_QWEN2,
+    "rope_scaling": {"type": "yarn", "factor": 4.0, "attention_factor": 1.5},
+  },
+  "qwen2-window": {
+    **_QWEN2,
+    "use_sliding_window": True,
+    "sliding_window": 4,
+    "max_window_layers": 1,
+  },
   "qwen3": _QWEN3,
   "qwen3-tied-biases": {
     **_QWEN3,
     "tie_word_embeddings": True,
     "attention_bias": True,
   },
+  "qwen3-window": {
+    **_QWEN3,
+    "use_sliding_window": True,
+    "sliding_window": 3,
+    "layer_types": ["sliding_attention", "full_attention"],
+  },
+  "gemma2": _GEMMA2,
+  "gemma2-untied-uncapped": {
+    **_GEMMA2,
+    "tie_word_embeddings": False,
+    "attn_logit_softcapping": None,
+    "final_logit_softcapping": None,
+  },
+  "gemma3": {**_GEMMA3, "rope_scaling": {"rope_type": "linear", "factor": 3.0}},
+  "gemma3-untied": {
+    **{k: v for k, v in _GEMMA3.items() if not k.startswith("rope_")},
+    "tie_word_embeddings": False,
+    "layer_types": ["full_attention", "sliding_attention"],
+    "rope_parameters": {
+      "full_attention": {"rope_type": "default", "rope_theta": 1000.0},
+      "sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
+    },
+  },
+  "gpt2": _GPT2,
+  "gpt2-untied": {**_GPT2, "n_inner": 24, "tie_word_embeddings": False},
 }
 
 EOS = "<eos>"
@@ -92,12 +201,16 @@ def network(name: str, dtype: str = "float32") -> TransformerNetwork:
 
 
 def tensors(net: TransformerNetwork, params: Params) -> dict[str, np.ndarray]:
-  """The weights under the checkpoint's names."""
+  """The weights as a checkpoint keeps them."""
+  shapes = {path: value.shape for path, value in params.items()}
+  found: dict[str, np.ndarray] = {}
   family = net.config.family
-  return {
-    family.tensor_name(path): np.asarray(value)
-    for path, value in params.items()
-  }
+  for path, place in family.stored(shapes, (family.optional_prefix,)).items():
+    whole = found.setdefault(place.name, np.zeros(place.shape, net.dtype))
+    index = place.index(tuple(slice(0, size) for size in shapes[path]))
+    value = np.asarray(params[path])
+    whole[index] = value.T if place.transposed else value
+  return found
 
 
 def save(folder: Path, name: str, seed: int = 0) -> Params:

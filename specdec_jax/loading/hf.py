@@ -156,14 +156,16 @@ def _check(
       f"checkpoint has {len(files.tensors)} tensors only"
     )
   family = config.family
-  expected = {
-    family.tensor_name(path): info.shape
-    for path, info in network.param_infos().items()
-  }
+  places = family.stored(_shapes(network), files.tensors)
+  expected = {place.name: place.shape for place in places.values()}
   ignored = family.ignored
   if config.tied:
     ignored += (family.tensor_name("head.weight"),)
   files.check(expected, ignored)
+
+
+def _shapes(network: TransformerNetwork) -> dict[str, tuple[int, ...]]:
+  return {path: info.shape for path, info in network.param_infos().items()}
 
 
 def _read(
@@ -182,6 +184,7 @@ def _read(
   # Largest first: what a tensor takes while it is copied comes on top of what
   # is there already.
   items = sorted(network.param_infos().items(), key=size, reverse=True)
+  places = network.config.family.stored(_shapes(network), files.tensors)
   params = {}
   with tqdm.tqdm(
     total=sum(map(size, items)),
@@ -193,14 +196,14 @@ def _read(
   ) as bar:
     for item in items:
       path, info = item
-      tensor = network.config.family.tensor_name(path)
 
-      def part(index, tensor=tensor, info=info):
+      def part(index, place=places[path], info=info):
         bounds = tuple(
           slice(*s.indices(n)[:2])
           for s, n in zip(index, info.shape, strict=True)
         )
-        return files.read(tensor, bounds, network.dtype)
+        stored = files.read(place.name, place.index(bounds), network.dtype)
+        return stored.T if place.transposed else stored
 
       where = jax.sharding.NamedSharding(mesh, info.spec(mesh))
       params[path] = jax.make_array_from_callback(info.shape, where, part)

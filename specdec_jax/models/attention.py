@@ -10,14 +10,23 @@ from specdec_jax.types import Array
 MASKED = -1e30
 
 
+def soft_cap(x: Array, cap: float | None) -> Array:
+  """Bounds numbers smoothly by a cap; leaves them alone if it is None."""
+  return x if cap is None else cap * jnp.tanh(x / cap)
+
+
 def attend(
   query_BTNH: Array,
   key_BMSH: Array,
   value_BMSH: Array,
   position_BT: Array,
+  *,
+  scale: float,
+  cap: float | None,
+  window: int,
   upcast: bool,
 ) -> Array:
-  """Attends from each token to the slots up to its own position.
+  """Attends from each token to the newest slots up to its own position.
 
   Query heads of one key-value head are folded into its rows: keys and values
   are not repeated, and the products are plain batched ones.
@@ -27,6 +36,9 @@ def attend(
     key_BMSH: keys, the T new ones included.
     value_BMSH: values, likewise.
     position_BT: position of each query.
+    scale: what the products of queries and keys are multiplied by.
+    cap: bound of the scores, see `soft_cap`.
+    window: how many slots a query sees, its own included; 0 for all.
     upcast: multiply in float32. XLA on CPU has no bfloat16 product over a
       batch, and its float32 one is faster than what replaces it.
 
@@ -51,8 +63,12 @@ def attend(
     query_BMQH,
     key_BMSH,
     preferred_element_type=jnp.float32,
-  ) * (width**-0.5)
-  seen_BTS = jnp.arange(slots)[None, None] <= position_BT[..., None]
+  )
+  score_BMQS = soft_cap(score_BMQS * scale, cap)
+  age_BTS = position_BT[..., None] - jnp.arange(slots)[None, None]
+  seen_BTS = age_BTS >= 0
+  if window:
+    seen_BTS &= age_BTS < window
   score = score_BMQS.reshape(batch, kv_heads, group, tokens, slots)
   score = jnp.where(seen_BTS[:, None, None], score, MASKED)
   weight_BMQS = jax.nn.softmax(score, axis=-1).reshape(score_BMQS.shape)

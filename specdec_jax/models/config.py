@@ -1,11 +1,11 @@
 """The shape of a model, read from a Hugging Face config.json."""
 
 import dataclasses
-import reprlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from specdec_jax.models import families
+from specdec_jax.models import families, rope
+from specdec_jax.models.fields import Fields, short
 
 _ACTIVATIONS = {
   "silu": "silu",
@@ -15,30 +15,7 @@ _ACTIVATIONS = {
   "gelu_pytorch_tanh": "gelu_tanh",
   "relu": "relu",
 }
-_LARGEST = 2**31 - 1  # positions and sizes are 32-bit integers on the device
-_REPR = reprlib.Repr()  # cuts what is long
-_REPR.maxstring = _REPR.maxother = 60
-
-
-@dataclasses.dataclass(frozen=True)
-class RopeScaling:
-  """How rotary frequencies are stretched for long contexts.
-
-  Attributes:
-    kind: "linear" or "llama3".
-    factor: by how much positions (linear) or low frequencies (llama3) shrink.
-    low_freq_factor: llama3: wavelengths above original_max_length / this are
-      stretched by the whole factor.
-    high_freq_factor: llama3: wavelengths below original_max_length / this are
-      left alone.
-    original_max_length: llama3: the context of the pretrained model.
-  """
-
-  kind: str
-  factor: float
-  low_freq_factor: float = 1.0
-  high_freq_factor: float = 1.0
-  original_max_length: int = 0
+_FULL, _WINDOW = "full_attention", "sliding_attention"  # in layer_types
 
 
 @dataclasses.dataclass(frozen=True)
@@ -54,15 +31,28 @@ class ModelConfig:
     num_heads: N.
     num_kv_heads: M; divides N.
     head_dim: H.
-    rope_theta: base of the rotary frequencies.
-    rope_scaling: how they are stretched, or None.
-    rms_norm_eps: added to the mean square in every norm.
-    max_length: the longest sequence the model was made for.
+    rope_theta: base of the rotary frequencies; None where positions are
+      learned instead, a row for each.
+    max_length: the longest sequence the model was made for, in tokens.
+    rope_scaling: how rotary frequencies are stretched, or None.
+    local_rope_theta: base in layers with a window, where nothing is stretched;
+      None if they are as other layers.
+    window: how many tokens a layer sees, the newest included; 0 for all.
+    full_layers: layers that see all tokens all the same.
+    norm_eps: added to the mean square, or the variance, in every norm.
+    norm_offset: added to the scale of every norm.
+    layer_norm: whether norms subtract the mean and add a bias.
+    post_norms: whether attention and mlp are normalised before they are added.
+    scaled_embed: whether embeddings are multiplied by the root of D.
     tied: whether the head is the embedding.
     qkv_bias: whether query, key and value have biases.
     out_bias: whether attention's output has a bias.
     mlp_bias: whether the mlp has biases.
     qk_norm: whether heads of query and key are normalised.
+    query_scalar: scores are divided by its root; H unless given.
+    score_cap: scores s become c tanh(s / c), unless this is None.
+    logit_cap: likewise for logits.
+    gated_mlp: whether the mlp has a gate.
     activation: "silu", "gelu", "gelu_tanh" or "relu".
     stored_rows: rows of embedding and head as stored, at least V. More than V
       where V does not divide over the mesh; logits are cut back to V.
@@ -78,25 +68,40 @@ class ModelConfig:
   num_heads: int
   num_kv_heads: int
   head_dim: int
-  rope_theta: float
+  rope_theta: float | None
   max_length: int
-  rope_scaling: RopeScaling | None = None
-  rms_norm_eps: float = 1e-6
+  rope_scaling: rope.Scaling | None = None
+  local_rope_theta: float | None = None
+  window: int = 0
+  full_layers: range | tuple[int, ...] = ()
+  norm_eps: float = 1e-6
+  norm_offset: int = 0
+  layer_norm: bool = False
+  post_norms: bool = False
+  scaled_embed: bool = False
   tied: bool = False
   qkv_bias: bool = False
   out_bias: bool = False
   mlp_bias: bool = False
   qk_norm: bool = False
+  query_scalar: float = 0.0
+  score_cap: float | None = None
+  logit_cap: float | None = None
+  gated_mlp: bool = True
   activation: str = "silu"
   stored_rows: int = 0
   known_rows: int = 0
 
   def __post_init__(self) -> None:
-    if not self.stored_rows:
-      object.__setattr__(self, "stored_rows", self.vocab_size)
-    if not self.known_rows:
-      object.__setattr__(self, "known_rows", self.vocab_size)
-    faults = _misfits(self.num_heads, self.num_kv_heads, self.head_dim)
+    for name, value in (
+      ("stored_rows", self.vocab_size),
+      ("known_rows", self.vocab_size),
+      ("query_scalar", self.head_dim),
+    ):
+      if not getattr(self, name):
+        object.__setattr__(self, name, value)
+    rotated = self.rope_theta is not None
+    faults = _misfits(self.num_heads, self.num_kv_heads, self.head_dim, rotated)
     if faults:
       raise ValueError("; ".join(faults))
 
@@ -104,6 +109,10 @@ class ModelConfig:
   def family(self) -> families.Family:
     """What differs between families, as data."""
     return families.FAMILIES[self.architecture]
+
+  def window_of(self, layer: int) -> int:
+    """How many tokens a layer sees; 0 for all."""
+    return 0 if layer in self.full_layers else self.window
 
   def with_vocab(self, size: int, multiple: int = 1) -> "ModelConfig":
     """This model for a tokenizer of `size` tokens.
@@ -121,101 +130,6 @@ class ModelConfig:
     )
 
 
-class _Fields:
-  """Reads the fields of an object, each of the kind that is expected.
-
-  What is missing or wrong is added to `faults` and read as nothing (0, "", ..),
-  so that all faults are found at once. A field that is null is absent.
-  """
-
-  def __init__(
-    self, values: Mapping[str, Any], faults: list[str], where: str = ""
-  ):
-    self._values = {k: v for k, v in values.items() if v is not None}
-    self._where = where
-    self.faults = faults
-
-  def __contains__(self, name: str) -> bool:
-    return name in self._values
-
-  def contradict(self, *names: str) -> bool:
-    """Whether two spellings of a field are given, with unequal values."""
-    first, *others = [self._values[n] for n in names if n in self] or [None]
-    return any(other != first for other in others)
-
-  def _get(
-    self,
-    name: str,
-    default: Any,
-    nothing: Any,
-    fits: Callable[[Any], bool],
-    expected: str,
-  ) -> Any:
-    if name not in self._values:
-      if default is None:
-        self.faults.append(f"{self._where}{name} is missing")
-      return nothing if default is None else default
-    value = self._values[name]
-    if fits(value):
-      return value
-    self.faults.append(
-      f"{self._where}{name} is {_REPR.repr(value)}, expected {expected}"
-    )
-    return nothing
-
-  def integer(
-    self, name: str, default: int | None = None, least: int = 1
-  ) -> int:
-    """An integer of at least `least`."""
-
-    def fits(value: Any) -> bool:
-      return type(value) is int and least <= value <= _LARGEST
-
-    kind = "a positive integer" if least else "an integer of 0 or more"
-    return self._get(name, default, 0, fits, f"{kind}, at most {_LARGEST}")
-
-  def number(self, name: str, default: float | None = None) -> float:
-    """A number above 0. float32 holds it, and its reciprocal as well."""
-
-    def fits(value: Any) -> bool:
-      return type(value) in (int, float) and 1e-30 <= value <= 1e30
-
-    expected = "a positive finite number"
-    return float(self._get(name, default, 0.0, fits, expected))
-
-  def boolean(self, name: str) -> bool:
-    """False if absent."""
-    return self._get(
-      name, False, False, lambda value: type(value) is bool, "true or false"
-    )
-
-  def choice(self, name: str, default: str, options: Iterable[str]) -> str:
-    """One of some words; "" if it is none of them."""
-
-    def fits(value: Any) -> bool:
-      return isinstance(value, str) and value in options
-
-    expected = f"one of {', '.join(options)}"
-    return self._get(name, default, "", fits, expected)
-
-  def words(self, name: str) -> list[str]:
-    """A list of strings; empty if absent."""
-
-    def fits(value: Any) -> bool:
-      return isinstance(value, list) and all(isinstance(v, str) for v in value)
-
-    return self._get(name, [], [], fits, "a list of strings")
-
-  def fields(self, name: str) -> "_Fields":
-    """The fields of an object in this one; none if absent."""
-
-    def fits(value: Any) -> bool:
-      return isinstance(value, Mapping)
-
-    values = self._get(name, {}, {}, fits, "an object")
-    return _Fields(values, self.faults, f"{self._where}{name}.")
-
-
 def from_hf(config: Mapping[str, Any]) -> ModelConfig:
   """Reads the dictionary of a config.json.
 
@@ -227,12 +141,13 @@ def from_hf(config: Mapping[str, Any]) -> ModelConfig:
   """
   faults: list[str] = []
   family = _family(config)
-  given = {name: value for name, value in config.items() if value is not None}
-  fields = _Fields({**family.defaults, **given}, faults)
-
-  def flag(value: bool | str) -> bool:
-    return fields.boolean(value) if isinstance(value, str) else value
-
+  # A field that is null stays so: it says no window, no cap.
+  fields = Fields(
+    {**family.defaults, **config}, faults, spellings=family.spellings
+  )
+  for name, only in family.required.items():
+    if fields.boolean(name, only) != only:
+      fields.refuse(name, str(only))
   num_layers = fields.integer("num_hidden_layers")
   hidden_size = fields.integer("hidden_size")
   heads = fields.integer("num_attention_heads")
@@ -245,19 +160,28 @@ def from_hf(config: Mapping[str, Any]) -> ModelConfig:
       f"over num_attention_heads {heads}"
     )
   head_dim = fields.integer("head_dim", head_dim)
-  faults += _misfits(heads, kv_heads, head_dim)
-  theta, scaling = _rope(fields)
-  _refuse_windows(fields, num_layers)
-  values: dict[str, Any] = {
+  max_length = fields.integer("max_position_embeddings")
+  values = dict(family.traits)
+  rotated = "rope_theta" not in values  # else it is None
+  faults += _misfits(heads, kv_heads, head_dim, rotated)
+  if rotated:
+    values |= _rope(fields, family, max_length)
+  for name, flag in family.flags.items():
+    values[name] = fields.boolean(flag)
+  for name, cap in (
+    ("score_cap", "attn_logit_softcapping"),
+    ("logit_cap", "final_logit_softcapping"),
+  ):
+    values[name] = fields.number(cap) if cap in fields else None
+  mlp_size = family.mlp_ratio * hidden_size if family.mlp_ratio else None
+  values |= {
     "vocab_size": fields.integer("vocab_size"),
-    "mlp_size": fields.integer("intermediate_size"),
-    "rms_norm_eps": fields.number("rms_norm_eps", 1e-6),
-    "max_length": fields.integer("max_position_embeddings"),
+    "mlp_size": fields.integer("intermediate_size", mlp_size),
+    "norm_eps": fields.number("rms_norm_eps", 1e-6),
     "tied": fields.boolean("tie_word_embeddings"),
-    "qkv_bias": flag(family.qkv_bias),
-    "out_bias": flag(family.out_bias),
-    "mlp_bias": flag(family.mlp_bias),
+    "query_scalar": fields.number("query_pre_attn_scalar", head_dim),
   }
+  values |= _windows(fields, family, num_layers)
   activation = fields.choice("hidden_act", "silu", _ACTIVATIONS)
   if faults:
     raise ValueError("config.json: " + "; ".join(dict.fromkeys(faults)))
@@ -268,9 +192,7 @@ def from_hf(config: Mapping[str, Any]) -> ModelConfig:
     num_heads=heads,
     num_kv_heads=kv_heads,
     head_dim=head_dim,
-    rope_theta=theta,
-    rope_scaling=scaling,
-    qk_norm=family.qk_norm,
+    max_length=max_length,
     activation=_ACTIVATIONS[activation],
     **values,
   )
@@ -279,79 +201,93 @@ def from_hf(config: Mapping[str, Any]) -> ModelConfig:
 def _family(config: Mapping[str, Any]) -> families.Family:
   """What decides how the other fields are read."""
   faults: list[str] = []
-  names = _Fields(config, faults).words("architectures")
+  names = Fields(config, faults).words("architectures")
   for name in names:
     if name in families.FAMILIES:
       return families.FAMILIES[name]
-  reason = "; ".join(faults) or (
-    f"architectures {_REPR.repr(names)} are not supported"
-  )
+  unknown = f"architectures {short(names)} are not supported"
+  reason = "; ".join(faults) or unknown
+  if "text_config" in config:
+    reason += " (a model of more than text; look for one of its text alone)"
   raise ValueError(
     f"config.json: {reason}; supported: {', '.join(sorted(families.FAMILIES))}"
   )
 
 
-def _misfits(heads: int, kv_heads: int, head_dim: int) -> list[str]:
+def _misfits(
+  heads: int, kv_heads: int, head_dim: int, rotated: bool
+) -> list[str]:
   """Why these numbers make no attention; 0 is one that is not known."""
   faults = []
   if kv_heads and heads % kv_heads:
     faults.append(
       f"{heads} query heads do not divide over {kv_heads} key-value heads"
     )
-  if head_dim % 2:
+  if rotated and head_dim % 2:
     faults.append(f"RoPE needs an even head_dim, got {head_dim}")
   return faults
 
 
-def _refuse_windows(fields: _Fields, num_layers: int) -> None:
-  """Adds a fault if a layer of the model attends to a window only."""
-  other = set(fields.words("layer_types")) - {"full_attention"}
-  if other:
-    fields.faults.append(
-      f"layer_types {_REPR.repr(sorted(other))} are not supported yet"
-    )
-  if "layer_types" in fields or not fields.boolean("use_sliding_window"):
-    return
-  # Qwen2: the first max_window_layers layers see everything all the same.
-  if fields.integer("max_window_layers", 0, least=0) < num_layers:
-    fields.faults.append(
-      "use_sliding_window is true: sliding windows are not supported yet"
-    )
+def _windows(
+  fields: Fields, family: families.Family, num_layers: int
+) -> dict[str, Any]:
+  """Which layers see how much."""
+
+  def count(value: int | str, least: int) -> int:
+    if isinstance(value, str):
+      return fields.integer(value, least=least)
+    return value
+
+  windows = family.windows
+  if isinstance(windows, str):
+    windows = fields.boolean(windows)
+  windows = windows and "sliding_window" in fields
+  window = fields.integer("sliding_window") if windows else 0
+  full: range | tuple[int, ...] = ()
+  if kinds := fields.words("layer_types", (_FULL, _WINDOW)):
+    full = tuple(i for i, kind in enumerate(kinds) if kind == _FULL)
+    if len(kinds) != num_layers:
+      fields.refuse("layer_types", f"one for each of {num_layers} layers")
+    if _WINDOW in kinds and not windows:
+      fields.refuse("layer_types", f"only {_FULL} without a sliding_window")
+  elif window and family.full_every:
+    every = count(family.full_every, 1) or 1
+    full = range(every - 1, num_layers, every)
+  elif window:
+    full = range(count(family.first_window, 0))
+  return {"window": window, "full_layers": full if window else ()}
 
 
-def _rope(fields: _Fields) -> tuple[float, RopeScaling | None]:
-  """Base and scaling, from `rope_parameters` or its older spellings."""
+def _rope(
+  fields: Fields, family: families.Family, max_length: int
+) -> dict[str, Any]:
+  """RoPE, from `rope_parameters` or its older spellings."""
   name = "rope_parameters" if "rope_parameters" in fields else "rope_scaling"
-  rope = fields.fields(name)
   if fields.contradict("rope_parameters", "rope_scaling"):
     fields.faults.append("rope_parameters and rope_scaling differ")
+  own = fields.fields(name)
+  local_theta = None
+  if family.local_theta:
+    # transformers 5 has an object for each kind of layer.
+    local = own.fields(_WINDOW)
+    local.choice("rope_type", "default", ("default",))
+    local_theta = (
+      local.number("rope_theta")
+      if "rope_theta" in local
+      else fields.number(family.local_theta)
+    )
+    own = own.fields(_FULL) if _FULL in own else own
 
-  def either(name: str) -> _Fields:
-    return rope if name in rope else fields
+  def either(name: str) -> Fields:
+    return own if name in own else fields
 
   theta = either("rope_theta").number("rope_theta")
   partial = "partial_rotary_factor"
   if either(partial).number(partial, 1.0) not in (0.0, 1.0):
     fields.faults.append(f"{partial} other than 1 is not supported")
-  kind = rope.choice(
-    "type" if "rope_type" not in rope else "rope_type",
-    "default",
-    ("default", "linear", "llama3"),
-  )
-  if kind == "linear":
-    return theta, RopeScaling(kind, rope.number("factor"))
-  if kind == "llama3":
-    scaling = RopeScaling(
-      kind,
-      rope.number("factor"),
-      rope.number("low_freq_factor"),
-      rope.number("high_freq_factor"),
-      rope.integer("original_max_position_embeddings"),
-    )
-    if 0 < scaling.high_freq_factor <= scaling.low_freq_factor:
-      fields.faults.append(
-        f"{name}.high_freq_factor is {scaling.high_freq_factor}, expected "
-        f"more than low_freq_factor, {scaling.low_freq_factor}"
-      )
-    return theta, scaling
-  return theta, None
+  original = fields.integer("original_max_position_embeddings", max_length)
+  return {
+    "rope_theta": theta,
+    "rope_scaling": rope.scaling_from_hf(own, theta, original),
+    "local_rope_theta": local_theta,
+  }

@@ -59,37 +59,56 @@ class Linear(nnx.Module):
     return y + jnp.expand_dims(self.bias.get_value(), range(y.ndim - 1))
 
 
-class RMSNorm(nnx.Module):
-  """Root mean square norm over the last axis, in float32."""
+class Norm(nnx.Module):
+  """Norm over the last axis, in float32: by root mean square, or LayerNorm."""
 
-  def __init__(self, axis: str, size: int, eps: float, dtype: DType):
+  def __init__(self, axis: str, size: int, config: ModelConfig, dtype: DType):
     self.scale = _param((size,), (axis,), dtype)
-    self.eps = eps
+    self.bias = _param((size,), (axis,), dtype) if config.layer_norm else None
+    self.offset = config.norm_offset
+    self.eps = config.norm_eps
 
   def __call__(self, x: Array) -> Array:
     wide = x.astype(jnp.float32)
+    if self.bias is not None:
+      wide -= jnp.mean(wide, axis=-1, keepdims=True)
     mean = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
-    wide = wide * jax.lax.rsqrt(mean + self.eps)
-    scale = self.scale.get_value().astype(jnp.float32)
-    return (wide * jnp.expand_dims(scale, range(x.ndim - 1))).astype(x.dtype)
+    wide *= jax.lax.rsqrt(mean + self.eps)
+    wide *= _along_last(self.scale, x.ndim) + self.offset
+    if self.bias is not None:
+      wide += _along_last(self.bias, x.ndim)
+    return wide.astype(x.dtype)
+
+
+def _along_last(weight: nnx.Param, ndim: int) -> Array:
+  """A vector in float32, for the last of `ndim` axes."""
+  wide = weight.get_value().astype(jnp.float32)
+  return jnp.expand_dims(wide, range(ndim - 1))
+
+
+def _same(x: Array) -> Array:
+  return x
 
 
 class Attention(nnx.Module):
   """Grouped-query attention over a cache."""
 
-  def __init__(self, config: ModelConfig, dtype: DType):
+  def __init__(self, config: ModelConfig, layer: int, dtype: DType):
     d, h = config.hidden_size, config.head_dim
     n, m = config.num_heads, config.num_kv_heads
-    bias, eps = config.qkv_bias, config.rms_norm_eps
+    bias = config.qkv_bias
 
     def kv() -> Linear:
       shape, units = (m * h, d), (m, d)
       return Linear(("kv_heads", "embed"), shape, units, bias, dtype)
 
-    def norm() -> RMSNorm | None:
-      return RMSNorm("head_dim", h, eps, dtype) if config.qk_norm else None
+    def norm() -> Norm | None:
+      return Norm("head_dim", h, config, dtype) if config.qk_norm else None
 
     self.head_dim = h
+    self.scale = config.query_scalar**-0.5
+    self.cap = config.score_cap
+    self.window = config.window_of(layer)
     self.query = Linear(("heads", "embed"), (n * h, d), (n, d), bias, dtype)
     self.key = kv()
     self.value = kv()
@@ -103,7 +122,7 @@ class Attention(nnx.Module):
     self,
     x_BTD: Array,
     position_BT: Array,
-    angles: tuple[Array, Array],
+    angles: rope.Angles | None,
     cache: kv_cache.LayerCache,
     upcast: bool,
   ) -> tuple[Array, kv_cache.LayerCache]:
@@ -114,8 +133,9 @@ class Attention(nnx.Module):
     if self.query_norm is not None and self.key_norm is not None:
       query_BTNH = self.query_norm(query_BTNH)
       key_BTMH = self.key_norm(key_BTMH)
-    query_BTNH = rope.rotate(query_BTNH, *angles)
-    key_BTMH = rope.rotate(key_BTMH, *angles)
+    if angles is not None:
+      query_BTNH = rope.rotate(query_BTNH, *angles)
+      key_BTMH = rope.rotate(key_BTMH, *angles)
     # What is not finite is left to the key alone: masks hide keys, while a
     # masked value is still multiplied, and 0 * NaN would spoil every query.
     sound_BTM1 = jnp.isfinite(value_BTMH).all(axis=-1, keepdims=True)
@@ -124,56 +144,77 @@ class Attention(nnx.Module):
     key_BMSH = kv_cache.write(cache[0], key_BTMH, position_BT)
     value_BMSH = kv_cache.write(cache[1], value_BTMH, position_BT)
     mixed_BTD = attention.attend(
-      query_BTNH, key_BMSH, value_BMSH, position_BT, upcast
+      query_BTNH,
+      key_BMSH,
+      value_BMSH,
+      position_BT,
+      scale=self.scale,
+      cap=self.cap,
+      window=self.window,
+      upcast=upcast,
     )
     return self.out(mixed_BTD), (key_BMSH, value_BMSH)
 
 
 class MLP(nnx.Module):
-  """Gated mlp."""
+  """Two layers, or three where the first has a gate."""
 
   def __init__(self, config: ModelConfig, dtype: DType):
     d, f, bias = config.hidden_size, config.mlp_size, config.mlp_bias
     self.activation = _ACTIVATIONS[config.activation]
-    self.gate = Linear(("mlp", "embed"), (f, d), (f, d), bias, dtype)
-    self.up = Linear(("mlp", "embed"), (f, d), (f, d), bias, dtype)
+
+    def wide() -> Linear:
+      return Linear(("mlp", "embed"), (f, d), (f, d), bias, dtype)
+
+    self.gate = wide() if config.gated_mlp else None
+    self.up = wide()
     self.down = Linear(("embed", "mlp"), (d, f), (d, f), bias, dtype)
 
   def __call__(self, x_BTD: Array) -> Array:
-    return self.down(self.activation(self.gate(x_BTD)) * self.up(x_BTD))
+    up = self.up(x_BTD)
+    if self.gate is None:
+      return self.down(self.activation(up))
+    return self.down(self.activation(self.gate(x_BTD)) * up)
 
 
 class Layer(nnx.Module):
-  """One pre-norm layer."""
+  """Attention and mlp, each normalised before, and after in some families."""
 
-  def __init__(self, config: ModelConfig, dtype: DType):
-    d, eps = config.hidden_size, config.rms_norm_eps
-    self.attention_norm = RMSNorm("embed", d, eps, dtype)
-    self.attention = Attention(config, dtype)
-    self.mlp_norm = RMSNorm("embed", d, eps, dtype)
+  def __init__(self, config: ModelConfig, layer: int, dtype: DType):
+    def norm() -> Norm:
+      return Norm("embed", config.hidden_size, config, dtype)
+
+    self.attention_norm = norm()
+    self.attention = Attention(config, layer, dtype)
+    self.after_attention = norm() if config.post_norms else _same
+    self.mlp_norm = norm()
     self.mlp = MLP(config, dtype)
+    self.after_mlp = norm() if config.post_norms else _same
 
   def __call__(
     self,
     x_BTD: Array,
     position_BT: Array,
-    angles: tuple[Array, Array],
+    angles: rope.Angles | None,
     cache: kv_cache.LayerCache,
     upcast: bool,
   ) -> tuple[Array, kv_cache.LayerCache]:
-    mixed, cache = self.attention(
+    mixed_BTD, cache = self.attention(
       self.attention_norm(x_BTD), position_BT, angles, cache, upcast
     )
-    x_BTD = x_BTD + mixed
-    return x_BTD + self.mlp(self.mlp_norm(x_BTD)), cache
+    x_BTD = x_BTD + self.after_attention(mixed_BTD)
+    return x_BTD + self.after_mlp(self.mlp(self.mlp_norm(x_BTD))), cache
 
 
 class Table(nnx.Module):
-  """A row for each token: the embedding, or the head."""
+  """Rows to look up: embeddings, positions, or the head."""
 
-  def __init__(self, config: ModelConfig, dtype: DType):
-    shape = (config.stored_rows, config.hidden_size)
-    self.weight = _param(shape, ("vocab", "embed"), dtype)
+  def __init__(self, axis: str, rows: int, config: ModelConfig, dtype: DType):
+    self.weight = _param((rows, config.hidden_size), (axis, "embed"), dtype)
+
+  def __call__(self, row_BT: Array) -> Array:
+    # mode="clip": the default fills rows of foreign ids with NaN.
+    return jnp.take(self.weight.get_value(), row_BT, axis=0, mode="clip")
 
 
 class Decoder(nnx.Module):
@@ -181,14 +222,21 @@ class Decoder(nnx.Module):
 
   def __init__(self, config: ModelConfig, dtype: DType):
     self.config = config
-    self.embed = Table(config, dtype)
+
+    def tokens() -> Table:
+      return Table("vocab", config.stored_rows, config, dtype)
+
+    self.embed = tokens()
+    self.positions = (
+      Table("slots", config.max_length, config, dtype)
+      if config.rope_theta is None
+      else None
+    )
     self.layers = nnx.List(
-      [Layer(config, dtype) for _ in range(config.num_layers)]
+      [Layer(config, layer, dtype) for layer in range(config.num_layers)]
     )
-    self.final_norm = RMSNorm(
-      "embed", config.hidden_size, config.rms_norm_eps, dtype
-    )
-    self.head = None if config.tied else Table(config, dtype)
+    self.final_norm = Norm("embed", config.hidden_size, config, dtype)
+    self.head = None if config.tied else tokens()
 
   def __call__(
     self,
@@ -200,15 +248,20 @@ class Decoder(nnx.Module):
   ) -> tuple[Array, Array, kv_cache.Cache]:
     """See `types.Network.forward`; `upcast` as in `attention.attend`."""
     position_BT = start_B[:, None] + jnp.arange(tokens_BT.shape[1])[None]
-    angles = rope.angles(self.config, position_BT)
-    # mode="clip": the default fills rows of foreign ids with NaN.
-    x_BTD = jnp.take(
-      self.embed.weight.get_value(), tokens_BT, axis=0, mode="clip"
-    )
+    x_BTD = self.embed(tokens_BT)
+    if self.config.scaled_embed:
+      # A number of the weights' type: sqrt(3072) is 55.5 in bfloat16.
+      x_BTD *= jnp.asarray(self.config.hidden_size**0.5, x_BTD.dtype)
+    if self.positions is not None:
+      x_BTD += self.positions(position_BT)
+    angles = self._angles(position_BT)
     caches: list[kv_cache.LayerCache] = []
     seen: dict[int, Array] = {}
     for i, layer in enumerate(self.layers):
-      x_BTD, layer_cache = layer(x_BTD, position_BT, angles, cache[i], upcast)
+      local = self.config.window_of(i) > 0
+      x_BTD, layer_cache = layer(
+        x_BTD, position_BT, angles[local], cache[i], upcast
+      )
       caches.append(layer_cache)
       if i in taps:
         seen[i] = x_BTD
@@ -216,6 +269,21 @@ class Decoder(nnx.Module):
       [seen[i] for i in taps] or [x_BTD[..., :0]], axis=-1
     )
     return self.final_norm(x_BTD), tapped_BTF, tuple(caches)
+
+  def _angles(self, position_BT: Array) -> tuple[rope.Angles | None, ...]:
+    """Rotations in layers that see everything, and in those that do not."""
+    config = self.config
+    if config.rope_theta is None:
+      return None, None
+    full = rope.angles(
+      position_BT, config.head_dim, config.rope_theta, config.rope_scaling
+    )
+    if config.local_rope_theta is None:
+      return full, full
+    local = rope.angles(
+      position_BT, config.head_dim, config.local_rope_theta, None
+    )
+    return full, local
 
   def logits(self, hidden_BTD: Array) -> Array:
     """Logits over the vocabulary, float32 `[B, T, V]`."""
@@ -226,6 +294,7 @@ class Decoder(nnx.Module):
       table.weight.get_value(),
       preferred_element_type=jnp.float32,
     )[..., : self.config.vocab_size]
+    logits_BTV = attention.soft_cap(logits_BTV, self.config.logit_cap)
     if self.config.known_rows < self.config.vocab_size:
       token_11V = jnp.arange(self.config.vocab_size)[None, None]
       known_11V = token_11V < self.config.known_rows

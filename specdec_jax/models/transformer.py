@@ -167,7 +167,7 @@ def random_params(
   for i, (path, info) in enumerate(sorted(network.param_infos().items())):
     noise = np.random.default_rng((seed, i)).standard_normal(info.shape)
     if path.endswith(".scale"):
-      value = 1 + 0.1 * noise
+      value = 1 - network.config.norm_offset + 0.1 * noise
     elif path.endswith(".bias"):
       value = 0.1 * scale * noise
     else:

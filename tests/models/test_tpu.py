@@ -16,6 +16,21 @@ from specdec_jax.models.config import ModelConfig
 from specdec_jax.models.transformer import TransformerNetwork
 
 BATCH, TOKENS, SLOTS, LAYERS = 8, 5, 2048, 2
+FAMILIES = {
+  "qwen3": {"architecture": "Qwen3ForCausalLM", "qk_norm": True},
+  "gemma3": {
+    "architecture": "Gemma3ForCausalLM",
+    "local_rope_theta": 1e4,
+    "window": 512,
+    "full_layers": (1,),
+    "norm_offset": 1,
+    "post_norms": True,
+    "scaled_embed": True,
+    "tied": True,
+    "qk_norm": True,
+    "score_cap": 50.0,
+  },
+}
 
 
 @pytest.fixture(scope="module")
@@ -30,10 +45,9 @@ def chips():
     ).devices
 
 
-def _compile(mesh):
+def _compile(mesh, family):
   """A loop of passes, the cache donated, with a model of 8B's widths."""
   config = ModelConfig(
-    architecture="Qwen3ForCausalLM",
     vocab_size=32768,
     num_layers=LAYERS,
     hidden_size=4096,
@@ -43,7 +57,7 @@ def _compile(mesh):
     head_dim=128,
     rope_theta=1e6,
     max_length=40960,
-    qk_norm=True,
+    **FAMILIES[family],
   )
   network = TransformerNetwork(config, "bfloat16", "tpu")
 
@@ -83,15 +97,23 @@ def _compile(mesh):
 # What was compiled for chips that are not here cannot be read from the cache.
 @pytest.mark.filterwarnings("ignore:Error reading persistent compilation")
 @pytest.mark.aot
-@pytest.mark.parametrize("shape", [(1, 1), (1, 4), (2, 2)])
-def test_tpu_program_moves_no_cache(chips, shape):
+@pytest.mark.parametrize(
+  "shape, family",
+  [
+    ((1, 1), "qwen3"),
+    ((1, 4), "qwen3"),
+    ((2, 2), "qwen3"),
+    ((2, 2), "gemma3"),
+  ],
+)
+def test_tpu_program_moves_no_cache(chips, shape, family):
   count = shape[0] * shape[1]
   mesh = Mesh(
     np.array(chips[:count]).reshape(shape),
     ("data", "model"),
     axis_types=(AxisType.Auto,) * 2,
   )
-  compiled = _compile(mesh)
+  compiled = _compile(mesh, family)
   memory = compiled.memory_analysis()
   shard = (BATCH // shape[0], 8 // shape[1], SLOTS, 128)
   size = int(np.prod(shard)) * 2

@@ -169,6 +169,27 @@ def test_bfloat16_is_near_float32(name, tokens):
   assert error.max() < 0.5
 
 
+def test_embeddings_are_scaled_by_a_number_of_their_own_type(tokens):
+  config = dataclasses.replace(
+    tiny.network("gemma2").config, hidden_size=12, num_layers=1
+  )
+  network = TransformerNetwork(config, "bfloat16")
+  params = random_params(network, 0)
+  # A layer that adds nothing, so that its tap is the embedding.
+  params |= {
+    path: -jnp.ones_like(value)
+    for path, value in params.items()
+    if ".after_" in path
+  }
+  cache = network.init_cache(3, SLOTS)
+  _, tapped, _ = run(network, params, tokens, np.zeros(3, int), cache, (0,))
+  rows = np.asarray(params["embed.weight"])[tokens]
+  expected = rows * np.sqrt(12).astype(rows.dtype)
+  assert expected.dtype == rows.dtype
+  np.testing.assert_array_equal(tapped, expected)
+  assert (expected != (rows * np.float32(12**0.5)).astype(rows.dtype)).any()
+
+
 def test_min_rows_is_the_platforms():
   def rows(dtype, platform):
     return dataclasses.replace(
