@@ -45,6 +45,19 @@ def test_greedy_is_plain_decoding_for_every_family(family):
   assert 0.1 < result.stats.acceptance_rate < 0.95
 
 
+@pytest.mark.parametrize(
+  "family, temperature",
+  [*((family, 0.0) for family in toys.FAMILIES), ("gemma3", 1.0)],
+)
+def test_every_family_accepts_itself(family, temperature):
+  """Before a window is full, past it, and in the block in between."""
+  target = toys.tiny(family, layers=2)
+  params = SamplingParams(temperature=temperature)
+  result = _generate(target, DraftModel(target, 4), "block", params)
+  assert result.stats.draft_tokens > 3 * TOKENS
+  assert result.stats.accepted_tokens == result.stats.draft_tokens
+
+
 DRAFTERS = {
   "draft-1": DraftModel(DRAFT, 1),
   "draft-4": DraftModel(DRAFT, 4),

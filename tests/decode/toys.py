@@ -19,14 +19,46 @@ from specdec_jax.sharding import make_mesh
 from specdec_jax.testing import NextLaw, Tokens
 from specdec_jax.types import Array, Features, Proposal, PyTree, View
 
+_GEMMA = {
+  "norm_offset": 1,
+  "post_norms": True,
+  "scaled_embed": True,
+  "activation": "gelu_tanh",
+  "window": 6,
+  "full_layers": (1,),
+}
+# Windows are shorter than what the tests generate.
 FAMILIES = {
   "llama": {"architecture": "LlamaForCausalLM"},
+  "mistral": {"architecture": "MistralForCausalLM", "window": 6},
   "qwen2": {
     "architecture": "Qwen2ForCausalLM",
     "qkv_bias": True,
     "tied": True,
   },
   "qwen3": {"architecture": "Qwen3ForCausalLM", "qk_norm": True},
+  "gemma2": {
+    **_GEMMA,
+    "architecture": "Gemma2ForCausalLM",
+    "score_cap": 2.0,
+    "logit_cap": 5.0,
+  },
+  "gemma3": {
+    **_GEMMA,
+    "architecture": "Gemma3ForCausalLM",
+    "qk_norm": True,
+    "local_rope_theta": 50.0,
+  },
+  "gpt2": {
+    "architecture": "GPT2LMHeadModel",
+    "rope_theta": None,
+    "layer_norm": True,
+    "gated_mlp": False,
+    "qkv_bias": True,
+    "out_bias": True,
+    "mlp_bias": True,
+    "tied": True,
+  },
 }
 TINY_VOCAB = 61
 
@@ -35,18 +67,18 @@ def tiny(
   family: str = "llama", seed: int = 0, layers: int = 1
 ) -> LanguageModel:
   """A transformer with random weights, in float32."""
-  config = ModelConfig(
-    vocab_size=TINY_VOCAB,
-    num_layers=layers,
-    hidden_size=32,
-    mlp_size=48,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=8,
-    rope_theta=1e4,
-    max_length=512,
-    **FAMILIES[family],
-  )
+  shape = {
+    "vocab_size": TINY_VOCAB,
+    "num_layers": layers,
+    "hidden_size": 32,
+    "mlp_size": 48,
+    "num_heads": 4,
+    "num_kv_heads": 2,
+    "head_dim": 8,
+    "rope_theta": 1e4,
+    "max_length": 512,
+  }
+  config = ModelConfig(**shape | FAMILIES[family])
   network = TransformerNetwork(config, "float32")
   # One name for all: programs are shared between models of one shape.
   return _model(network, random_params(network, seed), name="tiny")
