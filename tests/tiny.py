@@ -78,6 +78,14 @@ _GEMMA3 = {
   "rope_local_base_freq": 20.0,
   "sliding_window_pattern": 2,
 }
+_PHI3 = {
+  **_BASE,
+  "architectures": ["Phi3ForCausalLM"],
+  "model_type": "phi3",
+  "pad_token_id": 0,
+  "rope_theta": 100.0,
+  "sliding_window": 6,
+}
 _GPT2 = {
   "architectures": ["GPT2LMHeadModel"],
   "model_type": "gpt2",
@@ -187,6 +195,12 @@ CONFIGS = {
       "full_attention": {"rope_type": "default", "rope_theta": 1000.0},
       "sliding_attention": {"rope_type": "default", "rope_theta": 20.0},
     },
+  },
+  "phi3": _PHI3,
+  "phi3-everything-tied": {
+    **_PHI3,
+    "sliding_window": None,
+    "tie_word_embeddings": True,
   },
   "gpt2": _GPT2,
   "gpt2-untied": {**_GPT2, "n_inner": 24, "tie_word_embeddings": False},

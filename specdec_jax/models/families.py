@@ -41,6 +41,14 @@ _GEMMA_LAYER_NAMES = {
   "mlp_norm.scale": "pre_feedforward_layernorm.weight",
   "after_mlp.scale": "post_feedforward_layernorm.weight",
 }
+_PHI3_LAYER_NAMES = {
+  **_LLAMA_LAYER_NAMES,
+  "attention.query.weight": "self_attn.qkv_proj.weight",
+  "attention.key.weight": "self_attn.qkv_proj.weight",
+  "attention.value.weight": "self_attn.qkv_proj.weight",
+  "mlp.gate.weight": "mlp.gate_up_proj.weight",
+  "mlp.up.weight": "mlp.gate_up_proj.weight",
+}
 _GPT2_NAMES = {
   "embed.weight": "transformer.wte.weight",
   "positions.weight": "transformer.wpe.weight",
@@ -257,6 +265,12 @@ FAMILIES = {
       local_theta="rope_local_base_freq",
       windows=True,
       full_every="sliding_window_pattern",
+    ),
+    Family(
+      architecture="Phi3ForCausalLM",
+      layer_names=_PHI3_LAYER_NAMES,
+      defaults={"rms_norm_eps": 1e-5},
+      windows=True,
     ),
     Family(
       architecture="GPT2LMHeadModel",
