@@ -3,8 +3,10 @@
 from specdec_jax.acceptance import (
   BlockRule,
   GumbelRule,
-  ThresholdRule,
+  Lenient,
+  Threshold,
   TokenRule,
+  Typical,
 )
 from specdec_jax.drafters import DraftModel, NoDraft, PromptLookup
 from specdec_jax.generate import SpeculativeDecoder
@@ -26,12 +28,14 @@ __all__ = [
   "GenerationResult",
   "GumbelRule",
   "LanguageModel",
+  "Lenient",
   "NoDraft",
   "PromptLookup",
   "SamplingParams",
   "SpeculativeDecoder",
   "Stats",
-  "ThresholdRule",
+  "Threshold",
   "TokenRule",
+  "Typical",
   "load",
 ]

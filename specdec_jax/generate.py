@@ -25,7 +25,8 @@ class SpeculativeDecoder:
   Args:
     target: the model whose law the output has.
     drafter: where the guesses come from; None decodes plainly.
-    rule: "block", "token", "gumbel", the lossy "threshold", or a rule object.
+    rule: "block", "token", "gumbel", the lossy "threshold", "typical" and
+      "lenient", or a rule object.
 
   Raises:
     ValueError: the drafter cannot draft for this target.

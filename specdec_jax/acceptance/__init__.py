@@ -3,16 +3,19 @@
 from specdec_jax.acceptance.block import BlockRule
 from specdec_jax.acceptance.greedy import GreedyRule
 from specdec_jax.acceptance.gumbel import GumbelRule
-from specdec_jax.acceptance.lossy import ThresholdRule
+from specdec_jax.acceptance.lossy import Lenient, Threshold, Typical
 from specdec_jax.acceptance.token import TokenRule
 from specdec_jax.types import AcceptanceRule
 
 __all__ = [
+  "LOSSY",
   "BlockRule",
   "GreedyRule",
   "GumbelRule",
-  "ThresholdRule",
+  "Lenient",
+  "Threshold",
   "TokenRule",
+  "Typical",
   "named_rule",
 ]
 
@@ -20,8 +23,12 @@ _NAMES: dict[str, AcceptanceRule] = {
   "token": TokenRule(),
   "block": BlockRule(),
   "gumbel": GumbelRule(),
-  "threshold": ThresholdRule(),
+  "threshold": Threshold(),
+  "typical": Typical(),
+  "lenient": Lenient(),
 }
+# The names of those that change the target's distribution.
+LOSSY = ("threshold", "typical", "lenient")
 
 
 def named_rule(rule: str | AcceptanceRule) -> AcceptanceRule:

@@ -41,7 +41,7 @@ class RejectionRule(abc.ABC):
 
   def draw(
     self, log_q_BTV: Array, position_BT: Array, noise: Noise
-  ) -> tuple[Array, Array]:
+  ) -> tuple[Array, Array | None]:
     uniform_BT2 = noise.uniform(Purpose.DRAFT, position_BT)
     return sampling.draw(jnp.exp(log_q_BTV), uniform_BT2), log_q_BTV
 

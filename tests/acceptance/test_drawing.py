@@ -12,8 +12,10 @@ from specdec_jax.acceptance import (
   BlockRule,
   GreedyRule,
   GumbelRule,
-  ThresholdRule,
+  Lenient,
+  Threshold,
   TokenRule,
+  Typical,
   named_rule,
 )
 from specdec_jax.noise import Noise, Purpose
@@ -24,11 +26,13 @@ from specdec_jax.types import Array, Proposal
 RULES = (
   TokenRule(),
   BlockRule(),
-  ThresholdRule(),
+  Threshold(),
+  Typical(),
+  Lenient(),
   GumbelRule(),
   GreedyRule(),
 )
-REJECTION = RULES[:3]
+REJECTION = RULES[:5]
 SIZE, WIDTH, ROWS = 5, 4, 200
 LARGEST = float(np.nextafter(np.float32(1), np.float32(0)))  # below 1
 
@@ -201,7 +205,9 @@ def test_rules_by_name():
   assert named_rule("token") == TokenRule()
   assert named_rule("block") == BlockRule()
   assert named_rule("gumbel") == GumbelRule()
-  assert named_rule("threshold") == ThresholdRule()
+  assert named_rule("threshold") == Threshold()
+  assert named_rule("typical") == Typical()
+  assert named_rule("lenient") == Lenient()
   own = TokenRule()
   assert named_rule(own) is own
   with pytest.raises(ValueError, match=r"expected one of token, .* got 'tree'"):

@@ -327,10 +327,11 @@ def test_a_draft_model_must_be_named(generate, target):
   assert "give --draft" in generate.refused(*flags, models=False)
 
 
-def test_a_lossy_rule_is_told_of(generate):
-  code, _, err = generate(PROMPT, *SHORT, "--rule=threshold")
+@pytest.mark.parametrize("rule", ["threshold", "typical", "lenient"])
+def test_a_lossy_rule_is_told_of(generate, rule):
+  code, _, err = generate(PROMPT, *SHORT, f"--rule={rule}")
   assert code == 0
-  assert err.startswith("note: --rule=threshold is lossy")
+  assert err.startswith(f"note: --rule={rule} is lossy")
   assert err.count("\n") == 1
 
 

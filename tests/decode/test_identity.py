@@ -110,6 +110,8 @@ GREEDY = [0, 1, 3]
     ("block", "draft-4"),
     ("gumbel", "draft-4"),
     ("threshold", "draft-4"),
+    ("typical", "draft-4"),
+    ("lenient", "draft-4"),
     ("block", "lookup-4"),
   ],
 )

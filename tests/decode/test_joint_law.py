@@ -22,7 +22,7 @@ from specdec_jax import (
 )
 from specdec_jax.acceptance import (
   BlockRule,
-  ThresholdRule,
+  Threshold,
   TokenRule,
   named_rule,
 )
@@ -241,6 +241,6 @@ class TestFaults:
     result = decode(P, draft_model(Q), "threshold", [[0]] * ROWS)
     assert self.p_value(result, P, [0]) < FALSE_ALARMS
     # The limit is too far away for the first three tokens to feel it.
-    law = speculative_law(ThresholdRule(), lambda text: P, lambda text: Q, K, 3)
+    law = speculative_law(Threshold(), lambda text: P, lambda text: Q, K, 3)
     first = [tokens[:3] for tokens in result.tokens]
     assert goodness_of_fit(first, law) > FALSE_ALARMS
