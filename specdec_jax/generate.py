@@ -44,9 +44,9 @@ class SpeculativeDecoder:
         "DraftModel(model, num_draft_tokens=4)"
       )
     self.target = target
-    self.drafter = NoDraft() if drafter is None else drafter
+    drafter = NoDraft() if drafter is None else drafter
+    self.drafter = drafter.bind(target)
     self.rule = named_rule(rule)
-    self.drafter.check(target)
 
   def generate(
     self,

@@ -164,8 +164,12 @@ class Drafter(Protocol, Hashable):
   @property
   def max_length(self) -> int | None: ...
 
-  def check(self, target: Any) -> None:
-    """Raises ValueError if it cannot draft for this `LanguageModel`."""
+  def bind(self, target: Any) -> "Drafter":
+    """The drafter for this `LanguageModel`.
+
+    Raises:
+      ValueError: it cannot draft for it.
+    """
     ...
 
   def split(self) -> tuple["Drafter", PyTree]:

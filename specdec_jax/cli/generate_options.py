@@ -15,7 +15,7 @@ usage: specdec generate --target=MODEL [--draft=MODEL] --prompt=TEXT [flags]
 
 Writes text with a target model, sooner with the help of a draft, and tells
 how much sooner. The text keeps the target's distribution, to rounding; only
---rule=threshold changes it.
+the lossy rules change it.
 
   specdec generate --target=Qwen/Qwen2.5-Coder-1.5B-Instruct \\
     --draft=Qwen/Qwen2.5-Coder-0.5B-Instruct --prompt='def fib(n):' --compare

@@ -5,8 +5,9 @@ from typing import Any
 from absl import flags
 
 import specdec_jax as sd
-from specdec_jax.acceptance import named_rule
+from specdec_jax.acceptance import LOSSY, named_rule
 from specdec_jax.cli.terminal import Terminal
+from specdec_jax.drafters.draft_model import VOCABULARIES
 from specdec_jax.types import Drafter
 
 # All are verified in one pass, and its logits are [B, K + 1, V].
@@ -29,7 +30,15 @@ class ModelFlags:
     self._draft = flags.DEFINE_string(
       "draft",
       None,
-      "A smaller model with the same tokenizer, to guess what comes.",
+      "A smaller model, to guess what comes.",
+      flag_values=values,
+    )
+    self._draft_vocabulary = flags.DEFINE_enum(
+      "draft_vocabulary",
+      "same",
+      VOCABULARIES,
+      "Whether the draft must have the target's tokenizer, or may have another "
+      "one and guess the tokens that both have.",
       flag_values=values,
     )
     self._dtype = flags.DEFINE_enum(
@@ -72,8 +81,8 @@ class ModelFlags:
       "rule",
       "block",
       "How guesses are accepted: block, token, gumbel (the very tokens of "
-      "plain gumbel sampling with the same seed), or threshold, which is "
-      "lossy. All are one at temperature 0.",
+      "plain gumbel sampling with the same seed), or one of the lossy "
+      f"{', '.join(LOSSY)}. All are one at temperature 0.",
       flag_values=values,
     )
     self.models = (self._target, self._draft, self._dtype)
@@ -82,6 +91,7 @@ class ModelFlags:
       self._num_draft_tokens,
       self._max_ngram,
       self._min_confidence,
+      self._draft_vocabulary,
       self._rule,
     )
 
@@ -118,6 +128,7 @@ class ModelFlags:
       (self._num_draft_tokens, ("model", "lookup")),
       (self._max_ngram, ("lookup",)),
       (self._min_confidence, ("model",)),
+      (self._draft_vocabulary, ("model",)),
     ):
       if flag.present and self.drafter not in drafters:
         raise ValueError(
@@ -150,6 +161,7 @@ class ModelFlags:
       arguments["num_draft_tokens"] = self._num_draft_tokens.value
     if self.drafter == "model":
       arguments["min_confidence"] = self._min_confidence.value
+      arguments["vocabulary"] = self._draft_vocabulary.value
     elif self.drafter == "lookup":
       arguments["max_ngram"] = self._max_ngram.value
     return arguments
@@ -174,10 +186,10 @@ class ModelFlags:
       drafter = sd.DraftModel(draft, **self._arguments())
     elif self.drafter == "lookup":
       drafter = sd.PromptLookup(**self._arguments())
-    if self._rule.value == "threshold":
+    if self._rule.value in LOSSY:
       shown.note(
-        "--rule=threshold is lossy: above temperature 0 the text does not "
-        "follow the target's distribution"
+        f"--rule={self._rule.value} is lossy: above temperature 0 the text "
+        "does not follow the target's distribution"
       )
     if self._draft.value and self.drafter != "model":
       shown.note(f"--draft is not used with --drafter={self.drafter}")

@@ -1,4 +1,4 @@
-"""Drafts with a smaller language model of the same tokenizer."""
+"""Drafts with a smaller language model."""
 
 import dataclasses
 from typing import Any, NamedTuple
@@ -9,9 +9,12 @@ import numpy as np
 from jax import lax
 
 from specdec_jax.arrays import pick, put, window
+from specdec_jax.drafters.intersection import translate
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.sampling import is_integer
 from specdec_jax.types import Array, Features, Proposal, PyTree, View
+
+VOCABULARIES = ("same", "intersection")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,6 +27,9 @@ class DraftModel:
     min_confidence: a row stops drafting before a position at which the
       draft's largest probability (of its plain softmax) is below this; 0
       always drafts K. The decision never depends on the token it is about.
+    vocabulary: "same" if the draft must have the target's tokenizer;
+      "intersection" lets it have another one, and drafts the tokens that both
+      have. The text stays the target's either way.
 
   Raises:
     ValueError: a value lies outside its range.
@@ -32,6 +38,7 @@ class DraftModel:
   model: LanguageModel
   num_draft_tokens: int = 4
   min_confidence: float = dataclasses.field(default=0.0, compare=False)
+  vocabulary: str = dataclasses.field(default="same", compare=False)
 
   taps = ()
 
@@ -46,23 +53,32 @@ class DraftModel:
         "min_confidence: expected a probability in [0, 1], got "
         f"{self.min_confidence}"
       )
+    if self.vocabulary not in VOCABULARIES:
+      raise ValueError(
+        f"vocabulary: expected one of {', '.join(VOCABULARIES)}, got "
+        f"{self.vocabulary!r}"
+      )
 
   @property
   def max_length(self) -> int:
     return self.model.network.max_length
 
-  def check(self, target: LanguageModel) -> None:
-    reason = self.model.tokenizer_mismatch(target)
-    if reason:
-      raise ValueError(
-        f"draft {self.model.name} and target {target.name} have different "
-        f"tokenizers: {reason}; a draft must be made for the target's tokenizer"
-      )
+  def bind(self, target: LanguageModel) -> "DraftModel":
     if self.model.mesh != target.mesh:
       raise ValueError(
         f"draft {self.model.name} and target {target.name} lie on different "
         "meshes; load both with the same mesh="
       )
+    reason = self.model.tokenizer_mismatch(target)
+    if reason is None:
+      return self
+    if self.vocabulary == "intersection":
+      return dataclasses.replace(self, model=translate(self.model, target))
+    raise ValueError(
+      f"draft {self.model.name} and target {target.name} have different "
+      f"tokenizers: {reason}; use a draft with the target's tokenizer, or "
+      'vocabulary="intersection"'
+    )
 
   def split(self) -> tuple["DraftModel", PyTree]:
     threshold = np.float32(self.min_confidence)

@@ -12,8 +12,9 @@ class Modelless:
   taps = ()
   max_length = None
 
-  def check(self, target: LanguageModel) -> None:
+  def bind(self, target: LanguageModel) -> Self:
     del target
+    return self
 
   def split(self) -> tuple[Self, PyTree]:
     return self, ()

@@ -291,6 +291,11 @@ def test_ctrl_c_while_warming_up_still_prints_json(generate, monkeypatch):
     ),
     ((PROMPT, "--num_draft_tokens=1000000"), "expected at most 1024, got 10"),
     ((PROMPT, "--drafter=lookup", "--max_ngram=100"), "expected at most 64"),
+    (
+      (PROMPT, "--drafter=lookup", "--draft_vocabulary=same"),
+      "--draft_vocabulary is not for --drafter=lookup, only for model",
+    ),
+    ((PROMPT, "--draft_vocabulary=union"), "same|intersection"),
     ((PROMPT, "--drafter=lookup", "--max_ngram=0"), "max_ngram: expected"),
     ((PROMPT, "--drafter=none", "--compare"), "nothing to compare"),
     ((PROMPT, "--drafter=medusa"), "model|lookup|none"),
@@ -388,6 +393,11 @@ def test_another_tokenizer(generate, broken):
   save_tokenizer(broken, first="x")
   reason = generate.refused(f"--draft={broken}", PROMPT)
   assert "tokenizer" in reason
+  flags = (f"--draft={broken}", "--draft_vocabulary=intersection")
+  (other,) = generate.json(PROMPT, *SHORT, *flags)
+  (same,) = generate.json(PROMPT, *SHORT)
+  assert other["text"] == same["text"]
+  assert other["stats"]["draft_tokens"] > 0
 
 
 @pytest.mark.parametrize(

@@ -48,8 +48,8 @@ class TappedDrafter:
 
   max_length = None
 
-  def check(self, target) -> None:
-    pass
+  def bind(self, target) -> "TappedDrafter":
+    return self
 
   def split(self) -> tuple["TappedDrafter", PyTree]:
     return dataclasses.replace(self, script_BS=None), self.script_BS

@@ -150,8 +150,8 @@ class ScriptedDrafter:
   taps = ()
   max_length = None
 
-  def check(self, target: LanguageModel) -> None:
-    pass
+  def bind(self, target: LanguageModel) -> "ScriptedDrafter":
+    return self
 
   def split(self) -> tuple["ScriptedDrafter", PyTree]:
     return dataclasses.replace(self, script=None), self.script
