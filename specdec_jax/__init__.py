@@ -8,6 +8,7 @@ from specdec_jax.acceptance import (
   TokenRule,
   Typical,
 )
+from specdec_jax.conversation import Conversation
 from specdec_jax.drafters import DraftModel, NoDraft, PromptLookup
 from specdec_jax.generate import SpeculativeDecoder
 from specdec_jax.generation import Generation
@@ -23,6 +24,7 @@ __all__ = [
   "BlockRule",
   "Chunk",
   "Completion",
+  "Conversation",
   "DraftModel",
   "Generation",
   "GenerationResult",

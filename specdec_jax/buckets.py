@@ -48,14 +48,8 @@ class Bucket:
     batch = _power_of_two(-(-rows // self.shards)) * self.shards
     return dataclasses.replace(self, batch=batch)
 
-  def chunks(self, longest: int) -> tuple[int, int]:
-    """How to prefill: tokens of each row in one pass, and passes.
-
-    Args:
-      longest: length of the longest prompt.
-    """
-    # The last token of a prompt is left to the first block.
-    count = longest - 1
+  def chunks(self, count: int) -> tuple[int, int]:
+    """How to prefill so many tokens: those of one pass, and passes."""
     size = next(
       (
         size

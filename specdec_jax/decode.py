@@ -31,6 +31,7 @@ def prefill(
   chunk: int,
   weights: Weights,
   state: DecodeState,
+  first: Array,
   num_chunks: Array,
 ) -> DecodeState:
   """Fills the caches with the prompts, `chunk` tokens at a time.
@@ -40,13 +41,16 @@ def prefill(
     chunk: tokens of a pass; static, divides S.
     weights: of target and drafter.
     state: from `init_state`.
+    first: the position to begin at; what is before it is in the caches.
     num_chunks: enough to cover all but the last token of every prompt.
   """
   view = _look(engine, state)
+  last = state.tokens_BS.shape[1] - chunk
 
   def fill(index, caches):
     target, draft = caches
-    start_B = jnp.full_like(state.length_B, index * chunk)
+    start = jnp.minimum(first + index * chunk, last)
+    start_B = jnp.full_like(state.length_B, start)
     _, tapped_BTF, target = engine.target.forward(
       weights.target,
       window(state.tokens_BS, start_B, chunk),

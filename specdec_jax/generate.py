@@ -152,6 +152,33 @@ class SpeculativeDecoder:
       min(batch_size or len(requests), len(requests)),
     )
 
+  def warmup(
+    self,
+    prompt_length: int,
+    *,
+    max_new_tokens: int = _DEFAULT_MAX_NEW_TOKENS,
+    sampling: SamplingParams = SamplingParams(),
+    batch_size: int = 1,
+  ) -> float:
+    """Compiles ahead what generations of about this size need.
+
+    Args:
+      prompt_length: of the longest prompt, in tokens.
+      max_new_tokens: the most tokens to generate.
+      sampling: what it uses decides which programs are needed, its numbers do
+        not.
+      batch_size: how many prompts are generated side by side.
+
+    Returns:
+      The seconds that compiling took; 0 if all was there already.
+    """
+    size = self.target.network.vocab_size
+    prompts = [[row % size] * prompt_length for row in range(batch_size)]
+    generation = self.start(
+      prompts, max_new_tokens=max_new_tokens, sampling=sampling
+    )
+    return generation.result().timing.compile
+
   def _warn_of_short_draft(self, limit: int) -> None:
     horizon = self.drafter.max_length
     if horizon is not None and limit > horizon:

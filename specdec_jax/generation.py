@@ -17,7 +17,15 @@ from specdec_jax.loading.tokenizer import TextStream
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.prompts import Request
 from specdec_jax.results import Chunk, Completion, GenerationResult, Timing
-from specdec_jax.state import DecodeState, Engine, Weights, init_state, place
+from specdec_jax.state import (
+  DecodeState,
+  Engine,
+  Prefix,
+  Weights,
+  init_state,
+  place,
+  resume,
+)
 from specdec_jax.stats import Counts, Stats
 from specdec_jax.stopping import (
   Finish,
@@ -27,6 +35,9 @@ from specdec_jax.stopping import (
 from specdec_jax.types import AcceptanceRule, Array, Drafter
 
 _ALL_BLOCKS = 2**31 - 1
+# The newest tokens that a cache may lack: the last one; a last draft that was
+# kept; and one more, since a row with room for one token drafts nothing.
+_UNSEEN = 3
 
 
 class Generation:
@@ -46,8 +57,22 @@ class Generation:
     rule: AcceptanceRule,
     requests: Sequence[Request],
     rows: int,
+    prefix: Prefix | None = None,
+    least_limit: int = 0,
   ):
+    """Compiles, and prefills what the rows have room for.
+
+    Args:
+      target: the model whose law the output has.
+      drafter: bound to it.
+      rule: of acceptance.
+      requests: in their order.
+      rows: how many run side by side.
+      prefix: what a single request may begin with, see `prefix`.
+      least_limit: of the caches: they have room for at least so many tokens.
+    """
     self._target = target
+    self._prefix = prefix
     self._requests = requests
     self._waiting = collections.deque(range(len(requests)))
     self._completions: dict[int, Completion] = {}
@@ -71,7 +96,7 @@ class Generation:
     )
     self._bucket = Bucket.of(
       rows,
-      max(request.limit for request in requests),
+      max(least_limit, *(request.limit for request in requests)),
       self._engine,
       target.mesh.shape[sharding.DATA],
     )
@@ -79,6 +104,7 @@ class Generation:
     self._rows: list[int | None] = [None] * rows
     self._entered = [0.0] * rows
     self._compile_seconds = self._prefill_seconds = self._decode_seconds = 0.0
+    self._prefilled_tokens = 0
     self._state = self._fill(None)
     self._run = programs.stepper(
       decode.run,
@@ -93,6 +119,17 @@ class Generation:
   def done(self) -> bool:
     """Whether every request has ended."""
     return len(self._completions) == len(self._requests)
+
+  @property
+  def prefilled_tokens(self) -> int:
+    """How many tokens of prompts were prefilled, those kept not counted."""
+    return self._prefilled_tokens
+
+  def prefix(self) -> Prefix:
+    """A single request's text and its caches, for the next to begin with."""
+    host = self._read()
+    tokens = host.tokens_BS[0, : host.length_B[0] - _UNSEEN].tolist()
+    return Prefix(tuple(tokens), self._state.target, self._state.draft)
 
   @property
   def completions(self) -> dict[int, Completion]:
@@ -205,15 +242,25 @@ class Generation:
   ) -> DecodeState:
     """A state of these requests, ready for the first block."""
     state = self._initial(requests, bucket)
-    chunk, count = bucket.chunks(max(len(r.tokens) for r in requests))
-    num_chunks = np.int32(count)
+    first = 0
+    if self._prefix is not None:
+      first = _in_common(self._prefix.tokens, requests[0].tokens)
+      kept = self._prefix.target, self._prefix.draft
+      paste = programs.stepper(resume, (), kept, state)
+      self._compile_seconds += paste.seconds
+      state, self._prefix = paste.call(kept, state), None
+    # The last token of a prompt is left to the first block.
+    longest = max(len(request.tokens) for request in requests) - 1
+    chunk, count = bucket.chunks(longest - first)
+    values = np.int32(first), np.int32(count)
     fill = programs.stepper(
-      decode.prefill, (self._engine, chunk), self._weights, state, num_chunks
+      decode.prefill, (self._engine, chunk), self._weights, state, *values
     )
     self._compile_seconds += fill.seconds
     begin = time.perf_counter()
-    state = fill.call(self._weights, state, num_chunks)
+    state = fill.call(self._weights, state, *values)
     jax.block_until_ready(state)
+    self._prefilled_tokens += sum(len(r.tokens) - first for r in requests)
     self._prefill_seconds += time.perf_counter() - begin
     return state
 
@@ -317,6 +364,13 @@ def _stop_strings(
 def _not_begun(engine: Engine) -> Completion:
   (stats,) = Stats.of_rows(Counts.zero(1, engine.drafter.num_draft_tokens))
   return Completion([], [], None, [], None, stats, 0.0)
+
+
+def _in_common(kept: Sequence[int], tokens: Sequence[int]) -> int:
+  """How many tokens both begin with, the last of `tokens` apart."""
+  pairs = zip(kept, tokens[:-1], strict=False)
+  differ = (place for place, (a, b) in enumerate(pairs) if a != b)
+  return next(differ, min(len(kept), len(tokens) - 1))
 
 
 def _reason(finish: Array) -> str | None:

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax import lax
 
 from specdec_jax.sampling import History, Law
 from specdec_jax.stats import Counts
@@ -164,6 +165,35 @@ def init_state(engine: Engine, log_probs: bool, rows: Batch) -> DecodeState:
     drafted_BS=jnp.zeros((batch, slots), bool),
     log_probs_BS=jnp.zeros((batch, slots)) if log_probs else None,
     counts=Counts.zero(batch, engine.drafter.num_draft_tokens),
+  )
+
+
+class Prefix(NamedTuple):
+  """The beginning of a text that has been through the models.
+
+  Attributes:
+    tokens: it, as far as both caches hold it.
+    target: the target's cache, of one row.
+    draft: the drafter's state, of one row.
+  """
+
+  tokens: tuple[int, ...]
+  target: PyTree
+  draft: PyTree
+
+
+def resume(kept: tuple[PyTree, PyTree], state: DecodeState) -> DecodeState:
+  """The state with the caches of another, of as many slots or of others."""
+
+  def paste(new: Array, old: Array) -> Array:
+    inside = tuple(slice(0, size) for size in new.shape)
+    return lax.dynamic_update_slice(new, old[inside], (0,) * new.ndim)
+
+  target, draft = kept
+  return dataclasses.replace(
+    state,
+    target=jax.tree.map(paste, state.target, target),
+    draft=jax.tree.map(paste, state.draft, draft),
   )
 
 

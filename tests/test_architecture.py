@@ -34,6 +34,7 @@ ROOMS = (
   "results",
   "generation",
   "generate",
+  "conversation",
   "__init__",
   "training",
   "plan",

@@ -26,7 +26,7 @@ def test_every_pass_fits():
   for limit in range(2, 1100):
     for length in {1, 2, 17, limit // 2, limit - 1} - {0}:
       bucket = _bucket(limit)
-      chunk, count = bucket.chunks(min(length, limit - 1))
+      chunk, count = bucket.chunks(min(length, limit - 1) - 1)
       assert bucket.slots >= limit + 4
       assert bucket.slots % chunk == 0
       covered = chunk * count
@@ -40,7 +40,7 @@ def test_a_cache_is_never_twice_too_large():
 
 def test_few_programs():
   found = {
-    (bucket.slots, bucket.chunks(max(limit // 2, 1))[0])
+    (bucket.slots, bucket.chunks(max(limit // 2, 1) - 1)[0])
     for limit in range(2, 4096)
     for bucket in [_bucket(limit)]
   }

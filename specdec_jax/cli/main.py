@@ -10,6 +10,7 @@ from collections.abc import Sequence
 # any program, argv[0] is the program's name, here "specdec <command>".
 COMMANDS = {
   "generate": "write text with a target and a draft",
+  "chat": "talk with a model",
 }
 
 

@@ -83,3 +83,18 @@ def test_streaming_compiles_nothing_that_generating_has_not():
     generation.advance(3)
     generation.advance()
   assert not found
+
+
+def test_warmup_compiles_all_that_a_generation_needs():
+  drafter = DraftModel(DRAFT, 7)
+  decoder = SpeculativeDecoder(TARGET, drafter)
+  params = SamplingParams(temperature=0.7, frequency_penalty=0.5)
+  assert (
+    decoder.warmup(30, max_new_tokens=20, sampling=params, batch_size=2) > 0
+  )
+  result = decoder.generate(
+    toys.prompts([28, 20]),
+    max_new_tokens=18,
+    sampling=SamplingParams(temperature=0.2, presence_penalty=1.0),
+  )
+  assert result.timing.compile == 0
