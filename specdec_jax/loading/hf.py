@@ -1,24 +1,17 @@
-"""Loads Hugging Face models: a hub id or a folder, onto a mesh."""
+"""Hugging Face models: a folder of safetensors files, or an id of the hub.
+
+Pickles are never read: they can run code.
+"""
 
 import re
-import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import jax
 import numpy as np
-import tqdm
+import safetensors
 
-from specdec_jax import sharding
-from specdec_jax.loading import checkpoint, tokenizer
-from specdec_jax.models import config as config_lib
-from specdec_jax.models.language_model import LanguageModel
-from specdec_jax.models.transformer import (
-  ParamInfo,
-  Params,
-  TransformerNetwork,
-)
+from specdec_jax.loading.checkpoint import Checkpoint, Tensor
+from specdec_jax.loading.source import read_json
 
 # What is downloaded: weights as safetensors, and never code or pickles.
 _HUB_FILES = (
@@ -35,198 +28,126 @@ _HUB_FILES = (
   "chat_template.*",
 )
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
-_SAMPLING = (
-  "do_sample",
-  "temperature",
-  "top_k",
-  "top_p",
-  "min_p",
-  "repetition_penalty",
-)
+_PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
-def load(
-  source: str | Path,
-  *,
-  dtype: str = "bfloat16",
-  mesh: jax.sharding.Mesh | None = None,
-  progress: bool = True,
-) -> LanguageModel:
-  """Loads a model, its tokenizer and its weights.
-
-  Each device reads the slices that it holds; there is no second copy of the
-  weights on the host.
-
-  Args:
-    source: a folder, or the id of a model on the Hugging Face hub.
-    dtype: "bfloat16" or "float32", of weights and activations.
-    mesh: where the model lives, see `sharding.make_mesh`; the first device if
-      None.
-    progress: whether to show a progress bar, if stderr is a terminal.
+def download(name: str) -> Path:
+  """Gets a model from the hub. Returns its folder.
 
   Raises:
-    ValueError: what is not supported, not there or broken. All faults of
-      config.json are told at once; where there are none, all faults of the
-      tensors.
+    ValueError: the name is none of the hub's, or it cannot be had.
   """
-  mesh = sharding.make_mesh() if mesh is None else mesh
-  # Refuses a wrong dtype before anything is downloaded.
-  make_network = _network_maker(dtype, mesh)
-  folder = _folder(source)
-  fields = checkpoint.read_json(folder / "config.json")
-  if quantised := fields.get("quantization_config"):
-    known = isinstance(quantised, dict) and quantised.get("quant_method")
-    raise ValueError(
-      f"{source} is quantised ({known or 'method unknown'}); load the original "
-      "weights instead"
-    )
-  config = config_lib.from_hf(fields)
-  files = checkpoint.Checkpoint(checkpoint.find_files(folder))
-  _check(files, make_network(config), config)
-  reader = None
-  if any((folder / name).is_file() for name in tokenizer.FILES):
-    reader = tokenizer.Tokenizer.from_folder(folder)
-  vocab = config.vocab_size if reader is None else reader.size
-  # Some tokens that were added later may lack a row, but not most of them.
-  if vocab > 2 * config.vocab_size:
-    raise ValueError(
-      f"the tokenizer in {folder} has ids up to {vocab - 1}, but the model "
-      f"knows {config.vocab_size} tokens: they do not belong together"
-    )
-  network = make_network(config.with_vocab(vocab, mesh.shape[sharding.MODEL]))
-  generation = {}
-  if (folder / "generation_config.json").is_file():
-    generation = checkpoint.read_json(folder / "generation_config.json")
-  return LanguageModel(
-    network=network,
-    params=_read(files, network, mesh, str(source), progress),
-    tokenizer=reader,
-    eos_ids=_eos_ids(generation, fields, reader, vocab),
-    mesh=mesh,
-    name=str(source),
-    generation_config={k: generation[k] for k in _SAMPLING if k in generation},
-  )
-
-
-def _network_maker(
-  dtype: str, mesh: jax.sharding.Mesh
-) -> Callable[[config_lib.ModelConfig], TransformerNetwork]:
-  TransformerNetwork.check_dtype(dtype)
-  platform = mesh.devices.flat[0].platform
-  return lambda config: TransformerNetwork(config, dtype, platform)
-
-
-def _folder(source: str | Path) -> Path:
-  """The folder of a model, downloaded first if it is on the hub."""
-  try:
-    path = Path(source).expanduser()
-    is_folder, is_file = path.is_dir(), path.is_file()
-  except (OSError, RuntimeError) as error:  # too long, closed, no such user
-    reason = getattr(error, "strerror", None) or error
-    raise ValueError(f"no such folder: {source}: {reason}") from error
-  if is_folder and str(source):
-    return path
-  if is_file:
-    raise ValueError(f"{source} is a file; expected the model's folder")
-  if isinstance(source, Path) or not _HUB_ID.fullmatch(source):
-    raise ValueError(f"no such folder: {source}")
+  if not _HUB_ID.fullmatch(name):
+    raise ValueError(f"no such folder: {name}")
   import huggingface_hub
 
   try:
     return Path(
-      huggingface_hub.snapshot_download(source, allow_patterns=list(_HUB_FILES))
+      huggingface_hub.snapshot_download(name, allow_patterns=list(_HUB_FILES))
     )
   except Exception as error:  # network, rights, names: all end here
     raise ValueError(
-      f"no folder {source}, and it cannot be had from the Hugging Face hub: "
+      f"no folder {name}, and it cannot be had from the Hugging Face hub: "
       f"{type(error).__name__}: {error}"
     ) from error
 
 
-def _check(
-  files: checkpoint.Checkpoint,
-  network: TransformerNetwork,
-  config: config_lib.ModelConfig,
-) -> None:
-  """Compares the headers with the network, before the vocabulary is cut."""
-  # Declaring layers takes time; each has several tensors.
-  if config.num_layers > len(files.tensors):
+def open_folder(folder: Path) -> "SafetensorsFiles":
+  """Opens the weights of a model's folder.
+
+  Raises:
+    ValueError: there are none, files that the index names are missing, or one
+      is broken.
+  """
+  return SafetensorsFiles(_find_files(folder))
+
+
+def _find_files(folder: Path) -> list[Path]:
+  """The safetensors files of a model, in the order transformers prefers."""
+  single = folder / "model.safetensors"
+  index = folder / "model.safetensors.index.json"
+  if single.is_file():
+    return [single]
+  if index.is_file():
+    return _indexed(folder, index)
+  files = sorted(folder.glob("*.safetensors"))
+  if files:
+    return files
+  pickles = sorted(p.name for pattern in _PICKLES for p in folder.glob(pattern))
+  if pickles:
     raise ValueError(
-      f"config.json: num_hidden_layers is {config.num_layers}, but the "
-      f"checkpoint has {len(files.tensors)} tensors only"
+      f"{folder} has weights as pickles only ({', '.join(pickles[:3])}); "
+      "pickles can run code and are never read. Convert them to safetensors"
     )
-  family = config.family
-  places = family.stored(_shapes(network), files.tensors)
-  expected = {place.name: place.shape for place in places.values()}
-  ignored = family.ignored
-  if config.tied:
-    ignored += (family.tensor_name("head.weight"),)
-  files.check(expected, ignored)
+  raise ValueError(f"no *.safetensors in {folder}")
 
 
-def _shapes(network: TransformerNetwork) -> dict[str, tuple[int, ...]]:
-  return {path: info.shape for path, info in network.param_infos().items()}
+def _indexed(folder: Path, index: Path) -> list[Path]:
+  weights = read_json(index).get("weight_map")
+  if not isinstance(weights, dict) or not weights:
+    raise ValueError(f"{index} has no weight_map")
+  names = sorted({str(name) for name in weights.values()})
+  outside = [name for name in names if Path(name).name != name]
+  if outside:
+    raise ValueError(
+      f"{index} names files outside the folder: {_first(outside)}"
+    )
+  there = {path.name for path in folder.iterdir() if path.is_file()}
+  missing = [name for name in names if name not in there]
+  if missing:
+    raise ValueError(
+      f"{index} names {len(names)} files, of which {len(missing)} are "
+      f"missing: {_first(missing)}"
+    )
+  return [folder / name for name in names]
 
 
-def _read(
-  files: checkpoint.Checkpoint,
-  network: TransformerNetwork,
-  mesh: jax.sharding.Mesh,
-  name: str,
-  progress: bool,
-) -> Params:
-  """Reads all weights onto the mesh."""
-  itemsize = np.dtype(network.dtype).itemsize
-
-  def size(item: tuple[str, ParamInfo]) -> int:
-    return int(np.prod(item[1].shape)) * itemsize
-
-  # Largest first: what a tensor takes while it is copied comes on top of what
-  # is there already.
-  items = sorted(network.param_infos().items(), key=size, reverse=True)
-  places = network.config.family.stored(_shapes(network), files.tensors)
-  params = {}
-  with tqdm.tqdm(
-    total=sum(map(size, items)),
-    desc=f"Loading {name}",
-    unit="B",
-    unit_scale=True,
-    disable=not (progress and sys.stderr.isatty()),
-    file=sys.stderr,
-  ) as bar:
-    for item in items:
-      path, info = item
-
-      def part(index, place=places[path], info=info):
-        bounds = tuple(
-          slice(*s.indices(n)[:2])
-          for s, n in zip(index, info.shape, strict=True)
-        )
-        stored = files.read(place.name, place.index(bounds), network.dtype)
-        return stored.T if place.transposed else stored
-
-      where = jax.sharding.NamedSharding(mesh, info.spec(mesh))
-      params[path] = jax.make_array_from_callback(info.shape, where, part)
-      params[path].block_until_ready()
-      bar.update(size(item))
-  return params
+def _first(names: list[str]) -> str:
+  """The first names of a list that may be long, as may each of them."""
+  return ", ".join(n if len(n) < 80 else n[:80] + ".." for n in names[:3])
 
 
-def _eos_ids(
-  generation: Mapping[str, Any],
-  fields: Mapping[str, Any],
-  reader: tokenizer.Tokenizer | None,
-  vocab: int,
-) -> tuple[int, ...]:
-  """The tokens that end a sequence: the first source that names any."""
-  sources = (
-    generation.get("eos_token_id"),
-    fields.get("eos_token_id"),
-    None if reader is None else list(reader.eos_ids),
-  )
-  for ids in sources:
-    ids = ids if isinstance(ids, list) else [ids]
-    valid = [i for i in ids if type(i) is int and 0 <= i < vocab]
-    if valid:
-      return tuple(dict.fromkeys(valid))
-  return ()
+class SafetensorsFiles(Checkpoint):
+  """The tensors of some safetensors files."""
+
+  readable = ("BF16", "F16", "F32")
+
+  def __init__(self, files: list[Path]):
+    """Reads the headers.
+
+    Raises:
+      ValueError: a file is truncated or corrupt, or two hold one tensor.
+    """
+    self.tensors: dict[str, Tensor] = {}
+    self._files: dict[str, Path] = {}
+    for file in files:
+      for name, tensor in _headers(file):
+        if name in self._files:
+          raise ValueError(
+            f"{name} is in both {self._files[name].name} and {file.name}"
+          )
+        self.tensors[name] = tensor
+        self._files[name] = file
+
+  def _read(
+    self, name: str, index: tuple[slice, ...], dtype: str
+  ) -> np.ndarray:
+    file = self._files[name]
+    try:
+      with safetensors.safe_open(file, framework="numpy") as opened:
+        part = opened.get_slice(name)[index]
+    except (safetensors.SafetensorError, OSError) as error:
+      raise ValueError(f"cannot read {name} of {file}: {error}") from error
+    return part if part.dtype == np.dtype(dtype) else part.astype(dtype)
+
+
+def _headers(file: Path) -> Iterator[tuple[str, Tensor]]:
+  try:
+    with safetensors.safe_open(file, framework="numpy") as opened:
+      for name in opened.keys():  # noqa: SIM118  (no iterator)
+        part = opened.get_slice(name)
+        yield name, Tensor(tuple(part.get_shape()), part.get_dtype())
+  except (safetensors.SafetensorError, OSError) as error:
+    raise ValueError(
+      f"{file} is truncated, corrupt or not safetensors: {error}"
+    ) from error

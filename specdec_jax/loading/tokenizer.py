@@ -50,10 +50,16 @@ class Tokenizer:
   def __init__(self, tokenizer: Any):
     """Wraps a transformers tokenizer; see `from_folder`."""
     self._tokenizer = tokenizer
-    ids = tokenizer.get_vocab().values()
-    if not ids:
+    # Converters to GGUF name rows so that only fill up the embedding. Models
+    # of several sizes share a tokenizer, but not their number.
+    self._vocab = {
+      token: i
+      for token, i in tokenizer.get_vocab().items()
+      if token != f"[PAD{i}]"
+    }
+    if not self._vocab:
       raise ValueError("its vocabulary is empty")
-    self.size = max(ids) + 1
+    self.size = max(self._vocab.values()) + 1
 
   @classmethod
   def from_folder(cls, folder: str | Path) -> Tokenizer:
@@ -75,6 +81,28 @@ class Tokenizer:
         f"cannot read the tokenizer in {folder}: {error}"
       ) from error
 
+  @classmethod
+  def from_backend(
+    cls, backend: Any, special: Mapping[str, str | None], template: str | None
+  ) -> Tokenizer:
+    """Takes a tokenizer of the package tokenizers.
+
+    Args:
+      backend: the tokenizer.
+      special: `bos_token` and the like, as transformers calls them.
+      template: of chats.
+    """
+    transformers = _import_transformers()
+    return cls(
+      transformers.PreTrainedTokenizerFast(
+        tokenizer_object=backend, chat_template=template, **special
+      )
+    )
+
+  def save(self, folder: Path) -> None:
+    """Writes the files that `from_folder` reads."""
+    self._tokenizer.save_pretrained(str(folder))
+
   @property
   def eos_ids(self) -> tuple[int, ...]:
     """The tokenizer's own end of sequence, () if it has none."""
@@ -91,9 +119,8 @@ class Tokenizer:
   @functools.cached_property
   def byte_ids(self) -> frozenset[int]:
     """Ids of single bytes, `<0x0A>`: a run of them is decoded as a whole."""
-    vocab = self._tokenizer.get_vocab()
     names = (f"<0x{byte:02X}>" for byte in range(256))
-    return frozenset(vocab[name] for name in names if name in vocab)
+    return frozenset(self._vocab[name] for name in names if name in self._vocab)
 
   @functools.cached_property
   def token_bytes(self) -> tuple[bytes, ...]:
@@ -154,7 +181,7 @@ class Tokenizer:
 
   def same_as(self, other: Tokenizer) -> str | None:
     """None if both give the same meaning to each id, else the reason."""
-    ours, theirs = self._tokenizer.get_vocab(), other._tokenizer.get_vocab()
+    ours, theirs = self._vocab, other._vocab
     if ours == theirs:
       return None
     mine = {i: token for token, i in ours.items()}

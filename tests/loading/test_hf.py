@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+import specdec_jax as sd
 from specdec_jax import sharding
-from specdec_jax.loading import checkpoint, hf
+from specdec_jax.loading import hf
 from tests import tiny
 
 WEIGHTS = "model.safetensors"
@@ -58,7 +59,7 @@ def split(folder, index):
 
 
 def load(folder, dtype="float32", **kwargs):
-  return hf.load(folder, dtype=dtype, **kwargs)
+  return sd.load(folder, dtype=dtype, **kwargs)
 
 
 def refusal(folder, **kwargs):
@@ -336,7 +337,7 @@ def test_a_wrong_dtype_is_refused_before_anything_is_read(dtype, tmp_path):
 
 
 def test_tensors_are_read_in_part(folder):
-  tensors = checkpoint.Checkpoint([folder / WEIGHTS])
+  tensors = hf.open_folder(folder)
   whole = read(folder)["lm_head.weight"]
   part = tensors.read("lm_head.weight", (slice(8, 12), slice(3, 7)), "float32")
   np.testing.assert_array_equal(part, whole[8:12, 3:7])

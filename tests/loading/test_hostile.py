@@ -9,7 +9,7 @@ import struct
 
 import pytest
 
-from specdec_jax.loading import hf
+import specdec_jax as sd
 from tests import tiny
 
 WEIGHTS = "model.safetensors"
@@ -30,7 +30,7 @@ def change(path, **fields):
 
 def refusal(source):
   with pytest.raises(ValueError) as error:
-    hf.load(source, dtype="float32")
+    sd.load(source, dtype="float32")
   message = str(error.value)
   assert len(message) < 6000
   return message
@@ -94,7 +94,7 @@ def test_sizes_that_nobody_has_take_no_memory(folder):
 
 def test_a_tokenizer_far_larger_than_the_embedding(folder):
   tiny.save_tokenizer(folder, 64)
-  assert hf.load(folder, dtype="float32").network.vocab_size == 64
+  assert sd.load(folder, dtype="float32").network.vocab_size == 64
   path = folder / "tokenizer.json"
   tokenizer = json.loads(path.read_text())
   tokenizer["model"]["vocab"]["far"] = 2**32 - 2

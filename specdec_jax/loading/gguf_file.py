@@ -1,0 +1,234 @@
+"""Reads the header of a GGUF file, and its tensors row by row.
+
+The package `gguf` knows the types and how to dequantise them. Its own reader
+of headers takes most of a minute for a vocabulary of 150,000 tokens and trusts
+every length in the file, so the header is read here; the format is that of
+https://github.com/ggml-org/ggml/blob/master/docs/gguf.md.
+"""
+
+import dataclasses
+import math
+import mmap
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+_MAGIC = b"GGUF"
+_VERSIONS = (2, 3)
+_SCALARS = {
+  0: "u1", 1: "i1", 2: "u2", 3: "i2", 4: "u4", 5: "i4",
+  6: "f4", 7: "?", 10: "u8", 11: "i8", 12: "f8",
+}  # fmt: skip
+_STRING, _ARRAY = 8, 9
+_CHUNK = 2**22  # numbers that are dequantised at a time
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """A tensor of the file.
+
+  Attributes:
+    shape: its shape, rows first.
+    type: its type's name, or its number if `gguf` does not know it.
+    data: its bytes, a row for each of its rows; none where its type is not
+      known.
+  """
+
+  shape: tuple[int, ...]
+  type: str
+  data: np.ndarray
+
+
+class GgufFile:
+  """A file, mapped into memory.
+
+  Attributes:
+    path: where it is.
+    metadata: its key-value pairs. Numbers are Python's, lists of strings
+      lists, other lists arrays.
+    entries: its tensors by name.
+  """
+
+  def __init__(self, path: Path):
+    """Reads the header.
+
+    Raises:
+      ValueError: it is no GGUF file that can be read, or `gguf` is missing.
+    """
+    self.path = path
+    try:
+      with path.open("rb") as file:
+        size = file.seek(0, 2)
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except (OSError, ValueError) as error:  # closed, or empty
+      raise ValueError(f"cannot read {path}: {error}") from error
+    if mapped[:4] != _MAGIC:
+      raise ValueError(
+        f"{path} is a file, but no GGUF file; expected a model's folder or a "
+        ".gguf file"
+      )
+    try:
+      import gguf
+    except ImportError as error:
+      raise ValueError(
+        f"{path}: the package gguf reads such files; install it with "
+        "pip install 'specdec-jax[gguf]'"
+      ) from error
+    self._gguf = gguf
+    try:
+      self._parse(_Cursor(mapped), np.frombuffer(mapped, np.uint8))
+    except _Truncated as error:
+      raise ValueError(
+        f"{path} is truncated or corrupt: {error}, but the file has {size} "
+        "bytes"
+      ) from error
+    except ValueError as error:
+      raise ValueError(f"{path}: {error}") from error
+
+  def _parse(self, cursor: "_Cursor", data: np.ndarray) -> None:
+    cursor.skip(len(_MAGIC))
+    version = cursor.integer("<I")
+    if version and version % 2**16 == 0:
+      raise ValueError("big-endian; convert it for this machine first")
+    if version not in _VERSIONS:
+      raise ValueError(
+        f"GGUF version {version} is not supported; supported: 2, 3"
+      )
+    tensors, pairs = cursor.integer("<Q"), cursor.integer("<Q")
+    self.metadata: dict[str, Any] = {}
+    for _ in range(cursor.count(pairs, 12)):
+      key = cursor.string()
+      self.metadata[key] = cursor.value(cursor.integer("<I"))
+    if (parts := self.metadata.get("split.count", 1)) != 1:
+      raise ValueError(
+        f"one of {parts} parts of a model; join them with llama-gguf-split "
+        "--merge"
+      )
+    infos = []
+    for _ in range(cursor.count(tensors, 24)):
+      name = cursor.string()
+      axes = cursor.count(cursor.integer("<I"), 8)
+      shape = tuple(cursor.integer("<Q") for _ in range(axes))[::-1]
+      infos.append((name, shape, cursor.integer("<I"), cursor.integer("<Q")))
+    align = self.metadata.get("general.alignment", 32)
+    if type(align) is not int or align < 1:
+      raise ValueError(f"general.alignment is {align!r}, expected a number")
+    begin = -(-cursor.position // align) * align
+    self.entries = {
+      name: self._entry(name, shape, kind, data, begin + offset)
+      for name, shape, kind, offset in infos
+    }
+    if len(self.entries) < len(infos):
+      raise ValueError("two tensors have one name")
+
+  def _entry(
+    self,
+    name: str,
+    shape: tuple[int, ...],
+    kind: int,
+    data: np.ndarray,
+    begin: int,
+  ) -> Entry:
+    types = self._gguf.GGMLQuantizationType
+    if kind not in iter(types):
+      return Entry(shape, str(kind), data[:0])
+    block, block_bytes = self._gguf.GGML_QUANT_SIZES[types(kind)]
+    if not shape or min(shape) < 1 or shape[-1] % block:
+      raise ValueError(
+        f"{name} has shape {list(shape)}, expected rows of a multiple of "
+        f"{block} numbers"
+      )
+    row = shape[-1] // block * block_bytes
+    end = begin + math.prod(shape[:-1]) * row
+    if end > len(data):
+      raise _Truncated(f"{name} ends at byte {end}")
+    # A matrix, whatever the tensor's number of axes.
+    rows = data[begin:end].reshape(-1, row)
+    return Entry(shape, types(kind).name, rows)
+
+  def read(
+    self, name: str, rows: np.ndarray, columns: slice, dtype: str
+  ) -> np.ndarray:
+    """Dequantises a part of a tensor.
+
+    Args:
+      name: its name.
+      rows: the numbers of its rows, in the order wanted; a vector is one row.
+      columns: a part of each.
+      dtype: numpy's name of the type to return.
+
+    Returns:
+      A matrix.
+    """
+    entry = self.entries[name]
+    kind = self._gguf.GGMLQuantizationType[entry.type]
+    out = np.empty((len(rows), columns.stop - columns.start), dtype)
+    step = max(1, _CHUNK // entry.shape[-1])
+    for i in range(0, len(rows), step):
+      part = entry.data[rows[i : i + step]]
+      out[i : i + step] = self._gguf.quants.dequantize(part, kind)[:, columns]
+    return out
+
+  def read_vector(self, name: str) -> np.ndarray:
+    """Dequantises a vector, float32."""
+    whole = slice(0, self.entries[name].shape[-1])
+    return self.read(name, np.zeros(1, int), whole, "float32")[0]
+
+
+class _Truncated(ValueError):
+  """What the header says lies beyond the end of the file."""
+
+
+class _Cursor:
+  """Reads values one after the other, never more than the file holds."""
+
+  def __init__(self, data: mmap.mmap):
+    self._data = data
+    self.position = 0
+
+  def skip(self, size: int) -> int:
+    """Moves on by this many bytes. Returns where they begin."""
+    begin = self.position
+    if size > len(self._data) - begin:
+      raise _Truncated(f"the header needs {size} bytes from byte {begin} on")
+    self.position += size
+    return begin
+
+  def count(self, count: int, least: int) -> int:
+    """A number of things that take at least so many bytes each."""
+    if count * least > len(self._data) - self.position:
+      raise _Truncated(f"the header tells of {count} entries")
+    return count
+
+  def integer(self, form: str) -> int:
+    (value,) = struct.unpack_from(
+      form, self._data, self.skip(struct.calcsize(form))
+    )
+    return value
+
+  def string(self) -> str:
+    size = self.integer("<Q")
+    begin = self.skip(size)
+    return self._data[begin : begin + size].decode("utf-8")
+
+  def value(self, kind: int) -> Any:
+    if kind == _STRING:
+      return self.string()
+    if kind == _ARRAY:
+      inner, count = self.integer("<I"), self.integer("<Q")
+      if inner == _STRING:
+        return [self.string() for _ in range(self.count(count, 8))]
+      return self._scalars(self._dtype(inner), count)
+    return self._scalars(self._dtype(kind), 1)[0].item()
+
+  def _dtype(self, kind: int) -> str:
+    if kind not in _SCALARS:
+      raise ValueError(f"the header has a value of the unknown type {kind}")
+    return "<" + _SCALARS[kind]
+
+  def _scalars(self, dtype: str, count: int) -> np.ndarray:
+    size = np.dtype(dtype).itemsize
+    begin = self.skip(self.count(count, size) * size)
+    return np.frombuffer(self._data, dtype, count, begin)

@@ -1,0 +1,205 @@
+"""From wherever a model is stored onto a mesh."""
+
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tqdm
+
+from specdec_jax import sharding
+from specdec_jax.loading import gguf, hf, orbax, tokenizer
+from specdec_jax.loading.checkpoint import Checkpoint
+from specdec_jax.loading.source import Source, from_folder
+from specdec_jax.models import config as config_lib
+from specdec_jax.models.language_model import LanguageModel
+from specdec_jax.models.transformer import (
+  ParamInfo,
+  Params,
+  TransformerNetwork,
+)
+
+_SAMPLING = (
+  "do_sample",
+  "temperature",
+  "top_k",
+  "top_p",
+  "min_p",
+  "repetition_penalty",
+)
+
+
+def load(
+  source: str | Path,
+  *,
+  dtype: str = "bfloat16",
+  mesh: jax.sharding.Mesh | None = None,
+  progress: bool = True,
+) -> LanguageModel:
+  """Loads a model, its tokenizer and its weights.
+
+  Each device reads the slices that it holds; there is no second copy of the
+  weights on the host.
+
+  Args:
+    source: a folder with a Hugging Face or an orbax checkpoint, a .gguf file,
+      or the id of a model on the Hugging Face hub.
+    dtype: "bfloat16" or "float32", of weights and activations.
+    mesh: where the model lives, see `sharding.make_mesh`; the first device if
+      None.
+    progress: whether to show a progress bar, if stderr is a terminal.
+
+  Raises:
+    ValueError: what is not supported, not there or broken. All faults of
+      config.json are told at once; where there are none, all faults of the
+      tensors.
+  """
+  mesh = sharding.make_mesh() if mesh is None else mesh
+  # Refuses a wrong dtype before anything is downloaded.
+  make_network = _network_maker(dtype, mesh)
+  stored = open_source(source)
+  config = config_lib.from_hf(stored.fields)
+  _check(stored.weights, make_network(config), config)
+  reader = stored.read_tokenizer()
+  vocab = config.vocab_size if reader is None else reader.size
+  # Some tokens that were added later may lack a row, but not most of them.
+  if vocab > 2 * config.vocab_size:
+    raise ValueError(
+      f"the tokenizer of {source} has ids up to {vocab - 1}, but the model "
+      f"knows {config.vocab_size} tokens: they do not belong together"
+    )
+  network = make_network(config.with_vocab(vocab, mesh.shape[sharding.MODEL]))
+  generation = stored.generation
+  return LanguageModel(
+    network=network,
+    params=_read(stored.weights, network, mesh, stored.name, progress),
+    tokenizer=reader,
+    eos_ids=_eos_ids(generation, stored.fields, reader, vocab),
+    mesh=mesh,
+    name=stored.name,
+    generation_config={k: generation[k] for k in _SAMPLING if k in generation},
+  )
+
+
+def open_source(source: str | Path) -> Source:
+  """Finds out what a model is stored as, and reads what is small.
+
+  Raises:
+    ValueError: there is no model, or its files are broken.
+  """
+  try:
+    path = Path(source).expanduser()
+    is_folder, is_file = path.is_dir(), path.is_file()
+  except (OSError, RuntimeError) as error:  # too long, closed, no such user
+    reason = getattr(error, "strerror", None) or error
+    raise ValueError(f"no such folder: {source}: {reason}") from error
+  name = str(source)
+  if is_file:
+    return gguf.open_file(path, name)
+  if not (is_folder and name):
+    if isinstance(source, Path):
+      raise ValueError(f"no such folder: {source}")
+    path = hf.download(name)
+  is_orbax = (path / orbax.FOLDER).is_dir()
+  return from_folder(
+    path, name, orbax.OrbaxArrays if is_orbax else hf.open_folder
+  )
+
+
+def _network_maker(
+  dtype: str, mesh: jax.sharding.Mesh
+) -> Callable[[config_lib.ModelConfig], TransformerNetwork]:
+  TransformerNetwork.check_dtype(dtype)
+  platform = mesh.devices.flat[0].platform
+  return lambda config: TransformerNetwork(config, dtype, platform)
+
+
+def _check(
+  files: Checkpoint,
+  network: TransformerNetwork,
+  config: config_lib.ModelConfig,
+) -> None:
+  """Compares the headers with the network, before the vocabulary is cut."""
+  # Declaring layers takes time; each has several tensors.
+  if config.num_layers > len(files.tensors):
+    raise ValueError(
+      f"config.json: num_hidden_layers is {config.num_layers}, but the "
+      f"checkpoint has {len(files.tensors)} tensors only"
+    )
+  family = config.family
+  places = family.stored(_shapes(network), files.tensors)
+  expected = {place.name: place.shape for place in places.values()}
+  ignored = family.ignored
+  if config.tied:
+    ignored += (family.tensor_name("head.weight"),)
+  files.check(expected, ignored)
+
+
+def _shapes(network: TransformerNetwork) -> dict[str, tuple[int, ...]]:
+  return {path: info.shape for path, info in network.param_infos().items()}
+
+
+def _read(
+  files: Checkpoint,
+  network: TransformerNetwork,
+  mesh: jax.sharding.Mesh,
+  name: str,
+  progress: bool,
+) -> Params:
+  """Reads all weights onto the mesh."""
+  itemsize = np.dtype(network.dtype).itemsize
+
+  def size(item: tuple[str, ParamInfo]) -> int:
+    return int(np.prod(item[1].shape)) * itemsize
+
+  # Largest first: what a tensor takes while it is copied comes on top of what
+  # is there already.
+  items = sorted(network.param_infos().items(), key=size, reverse=True)
+  places = network.config.family.stored(_shapes(network), files.tensors)
+  params = {}
+  with tqdm.tqdm(
+    total=sum(map(size, items)),
+    desc=f"Loading {name}",
+    unit="B",
+    unit_scale=True,
+    disable=not (progress and sys.stderr.isatty()),
+    file=sys.stderr,
+  ) as bar:
+    for item in items:
+      path, info = item
+
+      def part(index, place=places[path], info=info):
+        bounds = tuple(
+          slice(*s.indices(n)[:2])
+          for s, n in zip(index, info.shape, strict=True)
+        )
+        stored = files.read(place.name, place.index(bounds), network.dtype)
+        return stored.T if place.transposed else stored
+
+      where = jax.sharding.NamedSharding(mesh, info.spec(mesh))
+      params[path] = jax.make_array_from_callback(info.shape, where, part)
+      params[path].block_until_ready()
+      bar.update(size(item))
+  return params
+
+
+def _eos_ids(
+  generation: Mapping[str, Any],
+  fields: Mapping[str, Any],
+  reader: tokenizer.Tokenizer | None,
+  vocab: int,
+) -> tuple[int, ...]:
+  """The tokens that end a sequence: the first source that names any."""
+  sources = (
+    generation.get("eos_token_id"),
+    fields.get("eos_token_id"),
+    None if reader is None else list(reader.eos_ids),
+  )
+  for ids in sources:
+    ids = ids if isinstance(ids, list) else [ids]
+    valid = [i for i in ids if type(i) is int and 0 <= i < vocab]
+    if valid:
+      return tuple(dict.fromkeys(valid))
+  return ()
