@@ -61,7 +61,7 @@ def load(
   make_network = _network_maker(dtype, mesh)
   stored = open_source(source)
   config = config_lib.from_hf(stored.fields)
-  _check(stored.weights, make_network(config), config)
+  check(stored.weights, make_network(config), config)
   reader = stored.read_tokenizer()
   vocab = config.vocab_size if reader is None else reader.size
   # Some tokens that were added later may lack a row, but not most of them.
@@ -116,12 +116,19 @@ def _network_maker(
   return lambda config: TransformerNetwork(config, dtype, platform)
 
 
-def _check(
+def check(
   files: Checkpoint,
   network: TransformerNetwork,
   config: config_lib.ModelConfig,
-) -> None:
-  """Compares the headers with the network, before the vocabulary is cut."""
+) -> dict[str, tuple[int, ...]]:
+  """Compares the headers with the network, before the vocabulary is cut.
+
+  Returns:
+    The tensors that the network needs: shape by name.
+
+  Raises:
+    ValueError: all faults at once.
+  """
   # Declaring layers takes time; each has several tensors.
   if config.num_layers > len(files.tensors):
     raise ValueError(
@@ -135,6 +142,7 @@ def _check(
   if config.tied:
     ignored += (family.tensor_name("head.weight"),)
   files.check(expected, ignored)
+  return expected
 
 
 def _shapes(network: TransformerNetwork) -> dict[str, tuple[int, ...]]:
