@@ -1,7 +1,7 @@
 """GGUF files: their tensors under Hugging Face's names, layouts and values."""
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +83,7 @@ def open_file(path: Path, name: str) -> Source:
     ValueError: the file is broken, or its architecture not supported.
   """
   file = GgufFile(path)
-  kind = file.metadata.get("general.architecture")
+  kind = file.get("general.architecture", str)
   if kind not in _ARCHITECTURES:
     raise ValueError(
       f"{path}: architecture {kind!r} is not supported; supported: "
@@ -91,13 +91,13 @@ def open_file(path: Path, name: str) -> Source:
     )
   architecture = _ARCHITECTURES[kind]
   fields = _fields(file, kind, architecture)
-  special = gguf_tokenizer.special_ids(file.metadata)
+  special = gguf_tokenizer.special_ids(file)
   return Source(
     name=name,
     fields=fields | special,
-    generation=special | {"eos_token_id": gguf_tokenizer.ends(file.metadata)},
+    generation=special | {"eos_token_id": gguf_tokenizer.ends(file)},
     weights=GgufTensors(file, architecture, fields),
-    read_tokenizer=lambda: gguf_tokenizer.read(path, file.metadata),
+    read_tokenizer=lambda: gguf_tokenizer.read(file),
   )
 
 
@@ -168,84 +168,80 @@ def _fields(
     ValueError: the header lacks what is needed.
   """
 
-  def get(key: str) -> Any:
-    value = file.metadata.get(f"{kind}.{key}")
+  def get(key: str, type_: type = int, default: Any = None) -> Any:
+    value = file.get(f"{kind}.{key}", type_, default)
     # A float32 in as few digits as it takes.
     return float(str(np.float32(value))) if type(value) is float else value
 
   needed = {
-    "hidden_size": "embedding_length",
-    "intermediate_size": "feed_forward_length",
-    "num_hidden_layers": "block_count",
-    "num_attention_heads": "attention.head_count",
-    "max_position_embeddings": "context_length",
-    "rms_norm_eps": "attention.layer_norm_rms_epsilon",
+    "hidden_size": get("embedding_length"),
+    "intermediate_size": get("feed_forward_length"),
+    "num_hidden_layers": get("block_count"),
+    "num_attention_heads": get("attention.head_count"),
+    "max_position_embeddings": get("context_length"),
+    "rms_norm_eps": get("attention.layer_norm_rms_epsilon", float),
   }
-  missing = [f"{kind}.{key}" for key in needed.values() if get(key) is None]
+  if kind == "gemma3":
+    needed["sliding_window"] = get("attention.sliding_window")
+  missing = [name for name, value in needed.items() if value is None]
   if missing or _EMBED not in file.entries:
     raise ValueError(
-      f"{file.path} lacks {', '.join(missing) or f'the tensor {_EMBED}'}"
+      f"the header of {file.path} does not say {', '.join(missing)}"
+      if missing
+      else f"{file.path} has no tensor {_EMBED}"
     )
-  fields = {name: get(key) for name, key in needed.items()}
-  heads = fields["num_attention_heads"]
-  kv_heads = get("attention.head_count_kv")
-  fields |= {
+  fields = needed | {
     "architectures": [architecture.name],
     "model_type": architecture.model_type,
     "vocab_size": file.entries[_EMBED].shape[0],
-    "num_key_value_heads": heads if kv_heads is None else kv_heads,
-    "rope_theta": get("rope.freq_base") or 10000.0,
+    "num_key_value_heads": get(
+      "attention.head_count_kv", default=needed["num_attention_heads"]
+    ),
+    "rope_theta": get("rope.freq_base", float, 10000.0),
     "tie_word_embeddings": _HEAD not in file.entries,
   }
-  if head_dim := get("attention.key_length") or get("rope.dimension_count"):
+  head_dim = get("attention.key_length", default=get("rope.dimension_count"))
+  if head_dim is not None:
     fields["head_dim"] = head_dim
   if kind == "llama":
     fields["attention_bias"] = "blk.0.attn_q.bias" in file.entries
     fields["mlp_bias"] = "blk.0.ffn_up.bias" in file.entries
   if kind == "gemma3":
-    fields |= _gemma(fields, get)
+    fields["rope_local_base_freq"] = get("rope.freq_base_swa", float, 10000.0)
+    fields["query_pre_attn_scalar"] = head_dim
+    # Every sixth layer sees everything, unless the header says otherwise.
+    pattern = get("attention.sliding_window_pattern", default=6)
+    fields["sliding_window_pattern"] = pattern
+    if needed["num_hidden_layers"] == 62:  # 27B; the header does not say it
+      heads = max(1, needed["num_attention_heads"])
+      fields["query_pre_attn_scalar"] = needed["hidden_size"] // heads
   if _ROPE_FACTORS in file.entries:
-    fields["rope_scaling"] = _llama3(file, fields)
-  elif (scaling := get("rope.scaling.type")) not in (None, "none"):
-    factor = get("rope.scaling.factor")
-    fields["rope_scaling"] = {"rope_type": scaling, "factor": factor}
+    fields["rope_scaling"] = _llama3(file, fields["rope_theta"])
+  elif (scaling := get("rope.scaling.type", str, "none")) != "none":
+    original = get("rope.scaling.original_context_length")
+    fields["rope_scaling"] = {
+      "rope_type": scaling,
+      "factor": get("rope.scaling.factor", float),
+      "original_max_position_embeddings": original,
+    }
   return fields
 
 
-def _gemma(
-  fields: Mapping[str, Any], get: Callable[[str], Any]
-) -> dict[str, Any]:
-  """What only Gemma 3 has."""
-  extra = {
-    "sliding_window": get("attention.sliding_window"),
-    "rope_local_base_freq": get("rope.freq_base_swa") or 10000.0,
-    "query_pre_attn_scalar": fields.get("head_dim"),
-  }
-  if fields["num_hidden_layers"] == 62:  # 27B; the header does not say it
-    extra["query_pre_attn_scalar"] = (
-      fields["hidden_size"] // fields["num_attention_heads"]
-    )
-  pattern = get("attention.sliding_window_pattern")
-  if isinstance(pattern, np.ndarray):
-    kinds = ("full_attention", "sliding_attention")
-    extra["layer_types"] = [kinds[bool(window)] for window in pattern]
-  elif pattern is not None:
-    extra["sliding_window_pattern"] = pattern
-  return extra
-
-
-def _llama3(file: GgufFile, fields: Mapping[str, Any]) -> dict[str, Any]:
+def _llama3(file: GgufFile, theta: float) -> dict[str, Any]:
   """The scaling of RoPE that gives the file's factors.
 
   Raises:
     ValueError: it is not that of Llama 3.
   """
-  factors = file.read_vector(_ROPE_FACTORS)
-  size = len(factors)
-  waves = 2 * np.pi * fields["rope_theta"] ** (np.arange(size) / size)
+  factors = np.zeros(1)
+  if file.entries[_ROPE_FACTORS].type == "F32":
+    factors = file.read_vector(_ROPE_FACTORS)
   factor = float(factors.max())
-  ramp = np.clip((_ORIGINAL / waves - _LOW) / (_HIGH - _LOW), 0, 1)
-  if not np.allclose(factors, 1 / ((1 - ramp) / factor + ramp), rtol=1e-3):
+  with np.errstate(all="ignore"):  # of numbers that make no sense
+    waves = 2 * np.pi * theta ** (np.arange(len(factors)) / len(factors))
+    ramp = np.clip((_ORIGINAL / waves - _LOW) / (_HIGH - _LOW), 0, 1)
+    expected = 1 / ((1 - ramp) / factor + ramp)
+  if not np.allclose(factors, expected, rtol=1e-3):
     raise ValueError(
       f"{file.path}: the factors in {_ROPE_FACTORS} are not those of Llama 3; "
       "other ways to scale RoPE are not supported"

@@ -46,8 +46,6 @@ class GgufFile:
 
   Attributes:
     path: where it is.
-    metadata: its key-value pairs. Numbers are Python's, lists of strings
-      lists, other lists arrays.
     entries: its tensors by name.
   """
 
@@ -97,11 +95,12 @@ class GgufFile:
         f"GGUF version {version} is not supported; supported: 2, 3"
       )
     tensors, pairs = cursor.integer("<Q"), cursor.integer("<Q")
-    self.metadata: dict[str, Any] = {}
+    self._metadata: dict[str, Any] = {}
     for _ in range(cursor.count(pairs, 12)):
       key = cursor.string()
-      self.metadata[key] = cursor.value(cursor.integer("<I"))
-    if (parts := self.metadata.get("split.count", 1)) != 1:
+      self._metadata[key] = cursor.value(cursor.integer("<I"))
+    parts = self.get("split.count", int, 1)
+    if parts != 1:
       raise ValueError(
         f"one of {parts} parts of a model; join them with llama-gguf-split "
         "--merge"
@@ -112,9 +111,9 @@ class GgufFile:
       axes = cursor.count(cursor.integer("<I"), 8)
       shape = tuple(cursor.integer("<Q") for _ in range(axes))[::-1]
       infos.append((name, shape, cursor.integer("<I"), cursor.integer("<Q")))
-    align = self.metadata.get("general.alignment", 32)
-    if type(align) is not int or align < 1:
-      raise ValueError(f"general.alignment is {align!r}, expected a number")
+    align = self.get("general.alignment", int, 32)
+    if align < 1:
+      raise ValueError("general.alignment is 0, expected at least 1")
     begin = -(-cursor.position // align) * align
     self.entries = {
       name: self._entry(name, shape, kind, data, begin + offset)
@@ -147,6 +146,25 @@ class GgufFile:
     # A matrix, whatever the tensor's number of axes.
     rows = data[begin:end].reshape(-1, row)
     return Entry(shape, types(kind).name, rows)
+
+  def get(self, key: str, kind: type, default: Any = None) -> Any:
+    """A value of the header.
+
+    Args:
+      key: its name.
+      kind: str, int, float or bool; list for strings, np.ndarray for others.
+      default: what to return if it is not there.
+
+    Raises:
+      ValueError: it is of another kind.
+    """
+    value = self._metadata.get(key, default)
+    if key in self._metadata and type(value) is not kind:
+      raise ValueError(
+        f"{self.path}: {key} is of type {type(value).__name__}, expected "
+        f"{kind.__name__}"
+      )
+    return value
 
   def read(
     self, name: str, rows: np.ndarray, columns: slice, dtype: str

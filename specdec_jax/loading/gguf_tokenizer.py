@@ -4,10 +4,6 @@ The file has the tokens and what joins them, but not how text is cut before:
 it names that, and the names are known here.
 """
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Any
-
 import numpy as np
 import tokenizers
 from tokenizers import (
@@ -18,12 +14,14 @@ from tokenizers import (
   processors,
 )
 
+from specdec_jax.loading.gguf_file import GgufFile
 from specdec_jax.loading.tokenizer import Tokenizer
 
 _KEY = "tokenizer.ggml."
 _NORMAL, _CONTROL, _USER_DEFINED = 1, 3, 4
 _SPACE = "▁"  # what SentencePiece writes for a space
 _SPECIAL = {"bos": "bos", "eos": "eos", "unk": "unknown", "pad": "padding"}
+_LONGEST = 1000  # each way to cut a token in two is looked at
 # What ends a turn or a text in the formats of chats.
 _ENDS = {
   "<|endoftext|>",
@@ -57,39 +55,35 @@ _CUTS = {
 }
 
 
-def special_ids(metadata: Mapping[str, Any]) -> dict[str, int]:
+def special_ids(file: GgufFile) -> dict[str, int]:
   """`bos_token_id` and the like, as far as the header has them."""
+  size = len(file.get(f"{_KEY}tokens", list, []))
   ids = {
-    f"{ours}_token_id": metadata.get(f"{_KEY}{theirs}_token_id")
+    f"{ours}_token_id": file.get(f"{_KEY}{theirs}_token_id", int, -1)
     for ours, theirs in _SPECIAL.items()
     if ours != "unk"
   }
-  size = len(metadata.get(f"{_KEY}tokens", ()))
-  return {k: i for k, i in ids.items() if type(i) is int and 0 <= i < size}
+  return {name: i for name, i in ids.items() if 0 <= i < size}
 
 
-def ends(metadata: Mapping[str, Any]) -> list[int]:
+def ends(file: GgufFile) -> list[int]:
   """The tokens that end a sequence, the file's own first."""
-  tokens = metadata.get(f"{_KEY}tokens", ())
-  types = metadata.get(f"{_KEY}token_type", ())
-  own = (
-    metadata.get(f"{_KEY}{name}_token_id") for name in ("eos", "eot", "eom")
-  )
-  known = [i for i in own if type(i) is int and 0 <= i < len(tokens)]
+  tokens = file.get(f"{_KEY}tokens", list, [])
+  types = file.get(f"{_KEY}token_type", np.ndarray, np.empty(0))
+  own = [
+    file.get(f"{_KEY}{name}_token_id", int, -1)
+    for name in ("eos", "eot", "eom")
+  ]
   named = [
     i
     for i, (token, kind) in enumerate(zip(tokens, types, strict=False))
     if kind == _CONTROL and token in _ENDS
   ]
-  return list(dict.fromkeys(known + named))
+  return [i for i in dict.fromkeys(own + named) if 0 <= i < len(tokens)]
 
 
-def read(path: Path, metadata: Mapping[str, Any]) -> Tokenizer | None:
+def read(file: GgufFile) -> Tokenizer | None:
   """Builds the tokenizer of a file.
-
-  Args:
-    path: the file, for messages.
-    metadata: its header.
 
   Returns:
     None if it has none.
@@ -97,58 +91,68 @@ def read(path: Path, metadata: Mapping[str, Any]) -> Tokenizer | None:
   Raises:
     ValueError: it is broken, or of a kind that is not supported.
   """
-  if f"{_KEY}tokens" not in metadata:
+  tokens = file.get(f"{_KEY}tokens", list)
+  if tokens is None:
     return None
   try:
-    vocab = _Vocabulary(metadata)
-    model = metadata.get(f"{_KEY}model")
-    if model == "gpt2":
-      backend = _byte_level(metadata, vocab)
-    elif model == "llama":
-      backend = _sentence_piece(metadata, vocab)
-    else:
+    kind = file.get(f"{_KEY}model", str)
+    if kind not in _BACKENDS:
       raise ValueError(
-        f"kind {model!r} is not supported; supported: gpt2, llama"
+        f"its kind {kind!r} is not supported; supported: {', '.join(_BACKENDS)}"
       )
+    vocab = _Vocabulary(file, tokens, kind)
+    backend = _BACKENDS[kind](file, vocab)
     backend.add_special_tokens(vocab.added(_CONTROL))
     backend.add_tokens(vocab.added(_USER_DEFINED))
-    _add_bos(backend, metadata, vocab)
-    names = {
+    special = {
       f"{ours}_token": vocab.special(theirs)
       for ours, theirs in _SPECIAL.items()
     }
-    return Tokenizer.from_backend(
-      backend, names, metadata.get("tokenizer.chat_template")
-    )
+    bos = special["bos_token"]
+    # Files that do not say it: of Llama's kinds the model does.
+    llama = kind == "llama" or file.get(f"{_KEY}pre", str) == "llama-bpe"
+    if bos and file.get(f"{_KEY}add_bos_token", bool, llama):
+      backend.post_processor = processors.TemplateProcessing(
+        single=[bos, "$A"], special_tokens=[(bos, vocab.ids[bos])]
+      )
+    template = file.get("tokenizer.chat_template", str)
+    return Tokenizer.from_backend(backend, special, template)
   except Exception as error:  # its parsers raise whatever they like
-    raise ValueError(f"cannot read the tokenizer in {path}: {error}") from error
+    raise ValueError(
+      f"cannot read the tokenizer in {file.path}: {error}"
+    ) from error
 
 
 class _Vocabulary:
-  """Tokens, by id, and what is known of them."""
+  """Tokens, and what the file knows of them.
 
-  def __init__(self, metadata: Mapping[str, Any]):
-    tokens: Sequence[str] = metadata[f"{_KEY}tokens"]
-    if metadata.get(f"{_KEY}model") == "llama":
+  Attributes:
+    ids: of the tokens.
+    types: by id.
+    scores: by id.
+  """
+
+  def __init__(self, file: GgufFile, tokens: list[str], kind: str):
+    if kind == "llama":
       # Tokens that users define have spaces in this file, others do not.
       tokens = [token.replace(" ", _SPACE) for token in tokens]
-    types = metadata.get(f"{_KEY}token_type", [_NORMAL] * len(tokens))
-    scores = metadata.get(f"{_KEY}scores", np.zeros(len(tokens)))
-    if not len(tokens) == len(types) == len(scores):
-      raise ValueError(
-        f"{len(tokens)} tokens, but {len(types)} types and {len(scores)} scores"
-      )
-    self._metadata = metadata
+    size = len(tokens)
+    self._file = file
     self._tokens = tokens
     self.ids = {token: i for i, token in enumerate(tokens)}
-    if len(self.ids) < len(tokens):
+    self.types = file.get(f"{_KEY}token_type", np.ndarray, np.ones(size, int))
+    self.scores = file.get(f"{_KEY}scores", np.ndarray, np.zeros(size))
+    if not size == len(self.types) == len(self.scores):
+      raise ValueError(
+        f"it has {size} tokens, but {len(self.types)} types and "
+        f"{len(self.scores)} scores"
+      )
+    if len(self.ids) < size:
       raise ValueError("two of its tokens are the same")
-    self.types = types
-    self.scores = scores
 
   def special(self, name: str) -> str | None:
     """The token that has this part, if there is one."""
-    i = self._metadata.get(f"{_KEY}{name}_token_id")
+    i = self._file.get(f"{_KEY}{name}_token_id", int)
     return None if i is None else self._tokens[i]
 
   def added(self, kind: int) -> list[tokenizers.AddedToken]:
@@ -163,35 +167,33 @@ class _Vocabulary:
     ]
 
 
-def _byte_level(
-  metadata: Mapping[str, Any], vocab: _Vocabulary
-) -> tokenizers.Tokenizer:
+def _byte_level(file: GgufFile, vocab: _Vocabulary) -> tokenizers.Tokenizer:
   """BPE over bytes, each of which has a character (GPT-2)."""
-  pre = metadata.get(f"{_KEY}pre")
+  pre = file.get(f"{_KEY}pre", str)
   if pre not in _CUTS:
     raise ValueError(
       f"its pre-tokenizer {pre!r} is not known; known: {', '.join(_CUTS)}"
     )
-  merges = [tuple(m.split(" ")) for m in metadata.get(f"{_KEY}merges", ())]
+  merges = [
+    tuple(merge.split(" ")) for merge in file.get(f"{_KEY}merges", list, [])
+  ]
   # Llama 3 takes a word that is a token as it is.
   backend = tokenizers.Tokenizer(
     models.BPE(vocab.ids, merges, ignore_merges=pre == "llama-bpe")
   )
+  if pre == "qwen2":
+    backend.normalizer = normalizers.NFC()
   cuts = [
     pre_tokenizers.Split(tokenizers.Regex(cut), "isolated")
     for cut in _CUTS[pre]
   ]
-  if pre == "qwen2":
-    backend.normalizer = normalizers.NFC()
-  bytes_ = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
-  backend.pre_tokenizer = pre_tokenizers.Sequence([*cuts, bytes_])
+  to_bytes = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
+  backend.pre_tokenizer = pre_tokenizers.Sequence([*cuts, to_bytes])
   backend.decoder = decoders.ByteLevel()
   return backend
 
 
-def _sentence_piece(
-  metadata: Mapping[str, Any], vocab: _Vocabulary
-) -> tokenizers.Tokenizer:
+def _sentence_piece(file: GgufFile, vocab: _Vocabulary) -> tokenizers.Tokenizer:
   """BPE of SentencePiece: characters, or else bytes (Llama 2, Gemma)."""
   backend = tokenizers.Tokenizer(
     models.BPE(
@@ -208,7 +210,7 @@ def _sentence_piece(
     decoders.ByteFallback(),
     decoders.Fuse(),
   ]
-  if metadata.get(f"{_KEY}add_space_prefix", True):
+  if file.get(f"{_KEY}add_space_prefix", bool, True):
     spaces.insert(0, normalizers.Prepend(_SPACE))
     decoding.append(decoders.Strip(" ", 1, 0))
   backend.normalizer = normalizers.Sequence(spaces)
@@ -222,12 +224,13 @@ def _merges(vocab: _Vocabulary) -> list[tuple[str, str]]:
   SentencePiece joins the pair whose token has the largest score; tokens that
   users define come before all others. This is what transformers derives too.
   """
-  kinds = (_NORMAL, _USER_DEFINED)
-  parts = {t: i for t, i in vocab.ids.items() if vocab.types[i] in kinds}
-  user_defined = np.asarray(vocab.types) == _USER_DEFINED
-  rank = np.argsort(
-    np.lexsort((-np.asarray(vocab.scores) * ~user_defined, ~user_defined))
-  )
+  user_defined = vocab.types == _USER_DEFINED
+  order = np.lexsort((-vocab.scores * ~user_defined, ~user_defined))
+  rank = np.argsort(order).tolist()
+  usable = np.isin(vocab.types, (_NORMAL, _USER_DEFINED))
+  parts = {token: i for token, i in vocab.ids.items() if usable[i]}
+  if max(map(len, parts), default=0) > _LONGEST:
+    raise ValueError(f"it has a token of more than {_LONGEST} characters")
   pairs = [
     (rank[i], cut, token)
     for token, i in parts.items()
@@ -237,15 +240,4 @@ def _merges(vocab: _Vocabulary) -> list[tuple[str, str]]:
   return [(token[:cut], token[cut:]) for _, cut, token in sorted(pairs)]
 
 
-def _add_bos(
-  backend: tokenizers.Tokenizer, metadata: Mapping[str, Any], vocab: _Vocabulary
-) -> None:
-  """Lets texts begin with a token, where the model wants that."""
-  # Files that do not say it: of Llama's kinds the model does.
-  llama = metadata.get(f"{_KEY}model") == "llama"
-  default = llama or metadata.get(f"{_KEY}pre") == "llama-bpe"
-  bos = vocab.special("bos")
-  if bos and metadata.get(f"{_KEY}add_bos_token", default):
-    backend.post_processor = processors.TemplateProcessing(
-      single=[bos, "$A"], special_tokens=[(bos, vocab.ids[bos])]
-    )
+_BACKENDS = {"gpt2": _byte_level, "llama": _sentence_piece}

@@ -82,13 +82,9 @@ def save(folder: Path, arrays: dict[str, np.ndarray]) -> None:
 
 
 def _newest(path: Path) -> Path:
-  """The checkpoint itself, or the last step of a training."""
-  if ocp.is_orbax_checkpoint(path):
-    return path
-  steps = [p for p in path.iterdir() if p.name.isdecimal()]
-  if not steps:
-    raise ValueError(f"no orbax checkpoint in {path}, and no steps of one")
-  return max(steps, key=lambda step: int(step.name))
+  """The last step of a training, or the checkpoint itself."""
+  steps = [step for step in path.iterdir() if step.name.isdecimal()]
+  return max(steps, key=lambda step: int(step.name), default=path)
 
 
 def _is_array(value: Any) -> bool:
