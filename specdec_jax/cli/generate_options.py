@@ -24,10 +24,10 @@ the lossy rules change it.
   specdec generate --target=folder --draft=folder --prompts_file=many.jsonl \\
     --batch_size=8 --output=results.jsonl
 
-MODEL is a folder with a Hugging Face checkpoint, or a hub id. Text goes to
-stdout, followed by a table; progress goes to stderr. Ctrl-C ends a generation
-early and keeps what there is. The exit code is 0, 2 after bad input, or 130
-after Ctrl-C.
+MODEL is a folder with a Hugging Face or an orbax checkpoint, a .gguf file, or
+a hub id. Text goes to stdout, followed by a table; progress goes to stderr.
+Ctrl-C ends a generation early and keeps what there is. The exit code is 0, 2
+after bad input, or 130 after Ctrl-C.
 """
 
 FLAGS = flags.FlagValues()

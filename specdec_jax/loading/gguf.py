@@ -82,11 +82,18 @@ def open_file(path: Path, name: str) -> Source:
   Raises:
     ValueError: the file is broken, or its architecture not supported.
   """
+  try:
+    return _open(path, name)
+  except ValueError as error:
+    raise ValueError(f"{path}: {error}") from error
+
+
+def _open(path: Path, name: str) -> Source:
   file = GgufFile(path)
   kind = file.get("general.architecture", str)
   if kind not in _ARCHITECTURES:
     raise ValueError(
-      f"{path}: architecture {kind!r} is not supported; supported: "
+      f"architecture {kind!r} is not supported; supported: "
       f"{', '.join(sorted(_ARCHITECTURES))}"
     )
   architecture = _ARCHITECTURES[kind]
@@ -97,7 +104,7 @@ def open_file(path: Path, name: str) -> Source:
     fields=fields | special,
     generation=special | {"eos_token_id": gguf_tokenizer.ends(file)},
     weights=GgufTensors(file, architecture, fields),
-    read_tokenizer=lambda: gguf_tokenizer.read(file),
+    read_tokenizer=lambda: gguf_tokenizer.read(file, name),
   )
 
 
@@ -186,9 +193,9 @@ def _fields(
   missing = [name for name, value in needed.items() if value is None]
   if missing or _EMBED not in file.entries:
     raise ValueError(
-      f"the header of {file.path} does not say {', '.join(missing)}"
+      f"the header does not say {', '.join(missing)}"
       if missing
-      else f"{file.path} has no tensor {_EMBED}"
+      else f"there is no tensor {_EMBED}"
     )
   fields = needed | {
     "architectures": [architecture.name],
@@ -243,7 +250,7 @@ def _llama3(file: GgufFile, theta: float) -> dict[str, Any]:
     expected = 1 / ((1 - ramp) / factor + ramp)
   if not np.allclose(factors, expected, rtol=1e-3):
     raise ValueError(
-      f"{file.path}: the factors in {_ROPE_FACTORS} are not those of Llama 3; "
+      f"the factors in {_ROPE_FACTORS} are not those of Llama 3; "
       "other ways to scale RoPE are not supported"
     )
   return {

@@ -45,7 +45,6 @@ class GgufFile:
   """A file, mapped into memory.
 
   Attributes:
-    path: where it is.
     entries: its tensors by name.
   """
 
@@ -55,35 +54,24 @@ class GgufFile:
     Raises:
       ValueError: it is no GGUF file that can be read, or `gguf` is missing.
     """
-    self.path = path
     try:
       with path.open("rb") as file:
-        size = file.seek(0, 2)
         mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     except (OSError, ValueError) as error:  # closed, or empty
-      raise ValueError(f"cannot read {path}: {error}") from error
+      raise ValueError(f"cannot be read: {error}") from error
     if mapped[:4] != _MAGIC:
       raise ValueError(
-        f"{path} is a file, but no GGUF file; expected a model's folder or a "
-        ".gguf file"
+        "no GGUF file; expected a model's folder or a .gguf file"
       )
     try:
       import gguf
     except ImportError as error:
       raise ValueError(
-        f"{path}: the package gguf reads such files; install it with "
+        "the package gguf reads such files; install it with "
         "pip install 'specdec-jax[gguf]'"
       ) from error
     self._gguf = gguf
-    try:
-      self._parse(_Cursor(mapped), np.frombuffer(mapped, np.uint8))
-    except _Truncated as error:
-      raise ValueError(
-        f"{path} is truncated or corrupt: {error}, but the file has {size} "
-        "bytes"
-      ) from error
-    except ValueError as error:
-      raise ValueError(f"{path}: {error}") from error
+    self._parse(_Cursor(mapped), np.frombuffer(mapped, np.uint8))
 
   def _parse(self, cursor: "_Cursor", data: np.ndarray) -> None:
     cursor.skip(len(_MAGIC))
@@ -142,7 +130,7 @@ class GgufFile:
     row = shape[-1] // block * block_bytes
     end = begin + math.prod(shape[:-1]) * row
     if end > len(data):
-      raise _Truncated(f"{name} ends at byte {end}")
+      raise _truncated(f"{name} ends at byte {end}", len(data))
     # A matrix, whatever the tensor's number of axes.
     rows = data[begin:end].reshape(-1, row)
     return Entry(shape, types(kind).name, rows)
@@ -161,8 +149,7 @@ class GgufFile:
     value = self._metadata.get(key, default)
     if key in self._metadata and type(value) is not kind:
       raise ValueError(
-        f"{self.path}: {key} is of type {type(value).__name__}, expected "
-        f"{kind.__name__}"
+        f"{key} is of type {type(value).__name__}, expected {kind.__name__}"
       )
     return value
 
@@ -195,8 +182,9 @@ class GgufFile:
     return self.read(name, np.zeros(1, int), whole, "float32")[0]
 
 
-class _Truncated(ValueError):
-  """What the header says lies beyond the end of the file."""
+def _truncated(what: str, size: int) -> ValueError:
+  """Says that what the header tells of is not in the file."""
+  return ValueError(f"truncated or corrupt: {what}, the file at {size}")
 
 
 class _Cursor:
@@ -210,14 +198,15 @@ class _Cursor:
     """Moves on by this many bytes. Returns where they begin."""
     begin = self.position
     if size > len(self._data) - begin:
-      raise _Truncated(f"the header needs {size} bytes from byte {begin} on")
+      raise _truncated(f"a value ends at byte {begin + size}", len(self._data))
     self.position += size
     return begin
 
   def count(self, count: int, least: int) -> int:
     """A number of things that take at least so many bytes each."""
     if count * least > len(self._data) - self.position:
-      raise _Truncated(f"the header tells of {count} entries")
+      end = self.position + count * least
+      raise _truncated(f"{count} entries end at byte {end}", len(self._data))
     return count
 
   def integer(self, form: str) -> int:

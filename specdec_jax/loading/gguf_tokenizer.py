@@ -82,8 +82,12 @@ def ends(file: GgufFile) -> list[int]:
   return [i for i in dict.fromkeys(own + named) if 0 <= i < len(tokens)]
 
 
-def read(file: GgufFile) -> Tokenizer | None:
+def read(file: GgufFile, name: str) -> Tokenizer | None:
   """Builds the tokenizer of a file.
+
+  Args:
+    file: the file.
+    name: what messages call it.
 
   Returns:
     None if it has none.
@@ -118,9 +122,7 @@ def read(file: GgufFile) -> Tokenizer | None:
     template = file.get("tokenizer.chat_template", str)
     return Tokenizer.from_backend(backend, special, template)
   except Exception as error:  # its parsers raise whatever they like
-    raise ValueError(
-      f"cannot read the tokenizer in {file.path}: {error}"
-    ) from error
+    raise ValueError(f"cannot read the tokenizer in {name}: {error}") from error
 
 
 class _Vocabulary:

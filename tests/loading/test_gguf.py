@@ -10,6 +10,7 @@ import pytest
 import specdec_jax as sd
 from specdec_jax import sharding
 from specdec_jax.loading import loader
+from specdec_jax.loading.export import export
 from specdec_jax.models.config import from_hf
 from tests import tiny
 
@@ -215,3 +216,22 @@ def test_faults_of_tensors_are_told_at_once(file):
     "extra: unexpected",
   ):
     assert fault in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["llama-biases", "qwen2", "qwen3", "gemma3"])
+def test_transformers_reads_what_is_converted(file, name, tmp_path):
+  torch = pytest.importorskip("torch")
+  transformers = pytest.importorskip("transformers")
+  save(file, name, header=gguf_files.add_words(32))
+  folder = tmp_path / "folder"
+  export(loader.open_source(file), folder)
+  model, ids = load(folder), list(range(3, 25, 2))
+  theirs = transformers.AutoModelForCausalLM.from_pretrained(
+    folder, dtype=torch.float32
+  ).eval()
+  with torch.no_grad():
+    expected = theirs(torch.tensor([ids])).logits[0].numpy()
+  np.testing.assert_allclose(model.logits(ids), expected, atol=1e-4)
+  assert theirs.generation_config.eos_token_id in (31, [31])
+  tokenizer = transformers.AutoTokenizer.from_pretrained(folder)
+  assert tokenizer.get_vocab()["<|im_end|>"] == tokenizer.eos_token_id == 31

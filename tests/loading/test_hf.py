@@ -282,7 +282,7 @@ def test_a_path_is_never_sought_on_the_hub(tmp_path, monkeypatch):
 
 
 def test_a_file_is_no_model(folder):
-  assert "is a file" in refusal(folder / WEIGHTS)
+  assert "no GGUF file; expected a model's folder" in refusal(folder / WEIGHTS)
 
 
 @pytest.mark.parametrize("source", ["gpt2", "Qwen/Qwen2.5-Coder-0.5B"])
