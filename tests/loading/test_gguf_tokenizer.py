@@ -146,6 +146,7 @@ def sentence_piece(make):
     ("abc", ["ab", "c"]),
     (" abc", ["▁", "ab", "c"]),
     ("   a", ["▁▁", "▁a"]),
+    ("  a", ["▁▁", "a"]),  # tokens of users come first
     ("a\n\nb", ["a", "\n\n", "b"]),
     ("é", ["<0xC3>", "<0xA9>"]),
   ],
