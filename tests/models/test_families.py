@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 import safetensors.numpy
 
+import specdec_jax as sd
 from specdec_jax import sharding
-from specdec_jax.loading import hf
 from specdec_jax.models.families import FAMILIES, Stored
 from specdec_jax.models.transformer import random_params
 from tests import tiny
@@ -70,13 +70,13 @@ def test_every_number_of_a_checkpoint_is_some_parameters(name):
 def test_gpt2_with_and_without_its_prefix_and_masks(tmp_path, shape):
   params = tiny.save(tmp_path, "gpt2")
   mesh = sharding.make_mesh(*shape)
-  whole = hf.load(tmp_path, dtype="float32", mesh=mesh)
+  whole = sd.load(tmp_path, dtype="float32", mesh=mesh)
   tensors = safetensors.numpy.load_file(tmp_path / WEIGHTS)
   bare = {k.removeprefix("transformer."): v for k, v in tensors.items()}
   bare["h.0.attn.bias"] = np.ones((1, 1, 64, 64), np.float32)
   bare["h.0.attn.masked_bias"] = np.ones((), np.float32)
   safetensors.numpy.save_file(bare, tmp_path / WEIGHTS)
-  for model in (whole, hf.load(tmp_path, dtype="float32", mesh=mesh)):
+  for model in (whole, sd.load(tmp_path, dtype="float32", mesh=mesh)):
     assert model.params.keys() == params.keys()
     for path, value in params.items():
       np.testing.assert_array_equal(model.params[path], value, err_msg=path)
@@ -89,7 +89,7 @@ def test_faults_of_shared_tensors_are_told_of_the_whole(tmp_path):
   tensors[name] = tensors[name].T.copy()
   safetensors.numpy.save_file(tensors, tmp_path / WEIGHTS)
   with pytest.raises(ValueError, match=r"1 fault") as error:
-    hf.load(tmp_path, dtype="float32")
+    sd.load(tmp_path, dtype="float32")
   message = f"{name}: wrong shape, expected [16, 48], got [48, 16]"
   assert message in str(error.value)
 
