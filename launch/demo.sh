@@ -7,7 +7,7 @@
 # Each is a folder with a Hugging Face checkpoint, or a hub id. Without a
 # draft, drafts are looked up in the text so far.
 #
-# PYTHON, VENV     see environment.sh
+# PYTHON, VENV     see README.md
 set -euo pipefail
 
 if [[ $# -lt 1 || $# -gt 2 || $1 == -* ]]; then

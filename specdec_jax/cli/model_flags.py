@@ -108,7 +108,10 @@ class ModelFlags:
         "--draft: expected a folder or a hub id, got nothing; give "
         "--draft=MODEL or leave the flag out"
       )
-    named_rule(self._rule.value)
+    try:
+      named_rule(self._rule.value)
+    except ValueError as error:
+      raise ValueError(f"--{error}") from error
     self._check_drafter_flags()
     if self.drafter == "model":
       if not self._draft.value:
