@@ -171,11 +171,13 @@ class Generation:
       tokens = host.tokens_BS[0, new].tolist()
       drafted = host.drafted_BS[0, new].tolist()
       reason, seen = _reason(host.finish_B[0]), new.stop
-      pieces = text.push(_without_eos(tokens, reason)) if text else []
-      rest = text.flush() if text and reason else ""
+      pieces, rest = [""] * len(tokens), ""
+      if text is not None:
+        shown = _without_eos(tokens, reason)
+        pieces[: len(shown)] = text.push(shown)
+        rest = text.flush() if reason else ""
       if pieces:
         pieces[-1] += rest
-      pieces += [""] * (len(tokens) - len(pieces))
       yield Chunk("".join(pieces) or rest, tokens, drafted, pieces, reason)
 
   def result(self) -> GenerationResult:
@@ -324,10 +326,12 @@ class Generation:
     text = self._reader(request)
     if text is None:
       return []
-    pieces = text.push(_without_eos(tokens, reason))
+    pieces = [""] * len(tokens)
+    shown = _without_eos(tokens, reason)
+    pieces[: len(shown)] = text.push(shown)
     if pieces:
       pieces[-1] += text.flush()
-    return pieces + [""] * (len(tokens) - len(pieces))
+    return pieces
 
   def _reader(self, request: Request) -> TextStream | StoppedText | None:
     """What makes text of a request's tokens."""

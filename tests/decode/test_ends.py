@@ -109,7 +109,7 @@ def _generate(decoder, prompts: list[int], limits: list[int], temperature):
     for row, limit in enumerate(limits)
   ]
   texts = [[WRONG] * prompt for prompt in prompts]
-  return decoder.generate(texts, sampling=params)
+  return decoder.generate(texts, sampling=toys.apart(params))
 
 
 # Greedy is a rule of its own once a whole batch is greedy.
@@ -264,7 +264,9 @@ def test_log_probs_are_of_raw_logits():
     )
     for row in range(ROWS)
   ]
-  result = decoder.generate([[1]] * ROWS, sampling=params, max_new_tokens=20)
+  result = decoder.generate(
+    [[1]] * ROWS, sampling=toys.apart(params), max_new_tokens=20
+  )
   log_sum_BP1 = np.log(np.exp(logits_BPV).sum(axis=-1, keepdims=True))
   log_p_BPV = logits_BPV - log_sum_BP1
   assert result.stats.accepted_tokens > 10

@@ -63,7 +63,7 @@ def test_row_ends_with_what_it_had(rule, temperature):
     for row in range(ROWS)
   ]
   decoder = SpeculativeDecoder(target, drafter, rule)
-  result = decoder.generate([[0] * PROMPT] * ROWS, sampling=params)
+  result = decoder.generate([[0] * PROMPT] * ROWS, sampling=toys.apart(params))
   for row, case in enumerate(CASES):
     expected = target_BP[row, PROMPT : PROMPT + case.count].tolist()
     assert result.tokens[row] == expected, case
@@ -108,7 +108,11 @@ def test_a_draft_that_is_not_finite_proposes_nothing(value):
   decoder = SpeculativeDecoder(
     target, DraftModel(toys.script_model(draft_BPV), K)
   )
-  result = decoder.generate([[0] * PROMPT] * 4, max_new_tokens=15)
+  result = decoder.generate(
+    [[0] * PROMPT] * 4,
+    sampling=toys.apart([SamplingParams()] * 4),
+    max_new_tokens=15,
+  )
   for row in range(4):
     assert result.tokens[row] == target_BP[row, PROMPT : PROMPT + 15].tolist()
     assert result.finish_reasons[row] == "length"

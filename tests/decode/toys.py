@@ -130,6 +130,17 @@ def script_model(logits_BPV: np.ndarray, eos_ids: Tokens = ()) -> LanguageModel:
   return _model(network, jnp.asarray(logits_BPV, jnp.float32), eos_ids)
 
 
+def apart(params: Sequence[SamplingParams]) -> list[SamplingParams]:
+  """The same, no two of them equal.
+
+  Requests that differ in their seeds alone share a prefill, of fewer rows than
+  a script has.
+  """
+  return [
+    dataclasses.replace(p, min_p=1e-9 * row) for row, p in enumerate(params)
+  ]
+
+
 def certain(tokens_BP: np.ndarray, vocab_size: int) -> np.ndarray:
   """Logits `[B, P, V]` under which token i + 1 can only be tokens[i + 1]."""
   next_BP = np.roll(tokens_BP, -1, axis=1)
