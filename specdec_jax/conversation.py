@@ -1,13 +1,16 @@
 """A conversation whose caches are kept from turn to turn."""
 
+import dataclasses
 from collections.abc import Iterator
 
 from specdec_jax.generate import SpeculativeDecoder
 from specdec_jax.generation import Generation
 from specdec_jax.prompts import Message, Request, check_request, encode_all
 from specdec_jax.results import Chunk
-from specdec_jax.sampling import SamplingParams
+from specdec_jax.sampling import SamplingParams, is_integer
 from specdec_jax.state import Prefix
+
+_DEFAULT_MAX_NEW_TOKENS = 512
 
 
 class Conversation:
@@ -15,7 +18,8 @@ class Conversation:
 
   The model reads the whole conversation in each turn, as its chat template
   writes it. What that has in common with what the caches hold is not run again,
-  and the reply is that of a fresh run.
+  and the reply is that of a fresh run. Each turn has a seed of its own, so that
+  no random number is used twice: turn n of all takes seed + n.
 
   Attributes:
     messages: all so far, `{"role": .., "content": ..}`.
@@ -28,7 +32,7 @@ class Conversation:
     decoder: SpeculativeDecoder,
     *,
     system: str | None = None,
-    max_new_tokens: int = 512,
+    max_new_tokens: int = _DEFAULT_MAX_NEW_TOKENS,
     sampling: SamplingParams = SamplingParams(),
     context_length: int = 2048,
   ):
@@ -37,21 +41,32 @@ class Conversation:
     Args:
       decoder: what replies.
       system: a message of the system, before all others.
-      max_new_tokens: of a reply; less where the context ends.
+      max_new_tokens: of a reply, if `sampling` leaves it open; less where the
+        context ends.
       sampling: of all replies.
       context_length: what the caches have room for from the start. They grow
         when the conversation does, and programs are compiled for that.
 
     Raises:
-      ValueError: the target has no tokenizer, or that no chat template.
+      ValueError: the target has no tokenizer, or that no chat template; a
+        number is below 1; or `sampling` is not for this target.
     """
+    for name, value in (
+      ("max_new_tokens", max_new_tokens),
+      ("context_length", context_length),
+    ):
+      if not is_integer(value) or value < 1:
+        raise ValueError(
+          f"{name}: expected an integer of at least 1, got {value}"
+        )
     self._decoder = decoder
     self._system = system
-    self._max_new_tokens = max_new_tokens
+    self._max_new_tokens = sampling.max_new_tokens or max_new_tokens
     self._sampling = sampling
     self._context = min(context_length, decoder.target.network.max_length)
+    self._turns = 0
     self.reset()
-    self._encode([*self.messages, {"role": "user", "content": "?"}])
+    self._request([*self.messages, {"role": "user", "content": "?"}])
 
   def reset(self) -> None:
     """Forgets everything but the message of the system."""
@@ -75,16 +90,11 @@ class Conversation:
     Raises:
       ValueError: the context has no room for it; nothing has been changed.
     """
-    target = self._decoder.target
     self.end_turn()
     messages = [*self.messages, {"role": "user", "content": text}]
-    tokens = self._encode(messages)
-    room = target.network.max_length - len(tokens)
-    new = max(min(self._max_new_tokens, room), 1)
-    check_request("conversation", len(tokens), new, self._sampling, target)
-    request = Request(tuple(tokens), self._sampling, new)
+    request = self._request(messages)
     generation = Generation(
-      target,
+      self._decoder.target,
       self._decoder.drafter,
       self._decoder.rule,
       [request],
@@ -92,7 +102,8 @@ class Conversation:
       prefix=self._prefix,
       least_limit=self._context,
     )
-    self.messages, self.prompt_tokens = messages, len(tokens)
+    self._turns += 1
+    self.messages, self.prompt_tokens = messages, len(request.tokens)
     self.generation, self._prefix = generation, None
     yield from self.generation.stream(blocks)
     self.end_turn()
@@ -102,9 +113,17 @@ class Conversation:
     if self.generation is None or self._prefix is not None:
       return
     (reply,) = self.generation.result().completions
-    self.messages.append({"role": "assistant", "content": reply.text})
+    text = reply.text
+    if reply.finish_reason is None:  # half a character may be its end
+      text = text.rstrip("\N{REPLACEMENT CHARACTER}")
+    self.messages.append({"role": "assistant", "content": text})
     self._prefix = self.generation.prefix()
 
-  def _encode(self, messages: list[Message]) -> list[int]:
-    (tokens,) = encode_all([messages], self._decoder.target)
-    return tokens
+  def _request(self, messages: list[Message]) -> Request:
+    target, params = self._decoder.target, self._sampling
+    (tokens,) = encode_all([messages], target)
+    room = target.network.max_length - len(tokens)
+    new = max(min(self._max_new_tokens, room), 1)
+    check_request("conversation", len(tokens), new, params, target)
+    seed = (params.seed + self._turns) % 2**32
+    return Request(tuple(tokens), dataclasses.replace(params, seed=seed), new)

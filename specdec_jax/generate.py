@@ -1,7 +1,6 @@
 """Strings in, strings out."""
 
 import dataclasses
-import warnings
 from collections.abc import Iterator, Sequence
 
 from specdec_jax.acceptance import named_rule
@@ -143,7 +142,6 @@ class SpeculativeDecoder:
         Request(tuple(row), _with_seed(p, sample), new)
         for sample in range(num_samples)
       ]
-    self._warn_of_short_draft(max(request.limit for request in requests))
     return Generation(
       self.target,
       self.drafter,
@@ -160,7 +158,10 @@ class SpeculativeDecoder:
     sampling: SamplingParams = SamplingParams(),
     batch_size: int = 1,
   ) -> float:
-    """Compiles ahead what generations of about this size need.
+    """Compiles ahead what a generation of about this size needs.
+
+    Programs that take in a prompt for one that has ended, or for another
+    sample, come later.
 
     Args:
       prompt_length: of the longest prompt, in tokens.
@@ -178,17 +179,6 @@ class SpeculativeDecoder:
       prompts, max_new_tokens=max_new_tokens, sampling=sampling
     )
     return generation.result().timing.compile
-
-  def _warn_of_short_draft(self, limit: int) -> None:
-    horizon = self.drafter.max_length
-    if horizon is not None and limit > horizon:
-      # The same words each time, so that Python says it once.
-      warnings.warn(
-        f"the draft's context of {horizon} tokens is shorter than this "
-        "generation: past it nothing is drafted, and tokens come at the speed "
-        "of plain decoding",
-        stacklevel=4,
-      )
 
 
 def _per_prompt(

@@ -3,8 +3,10 @@
 import collections
 import dataclasses
 import functools
+import itertools
 import time
-from collections.abc import Iterator, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import jax
@@ -13,7 +15,6 @@ import numpy as np
 from specdec_jax import decode, memory, programs, sharding
 from specdec_jax.acceptance import GreedyRule
 from specdec_jax.buckets import Bucket, Packer
-from specdec_jax.loading.tokenizer import TextStream
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.prompts import Request
 from specdec_jax.results import Chunk, Completion, GenerationResult, Timing
@@ -27,11 +28,8 @@ from specdec_jax.state import (
   resume,
 )
 from specdec_jax.stats import Counts, Stats
-from specdec_jax.stopping import (
-  Finish,
-  StoppedText,
-  StopStrings,
-)
+from specdec_jax.stopping import Finish
+from specdec_jax.texts import Texts, without_eos
 from specdec_jax.types import AcceptanceRule, Array, Drafter
 
 _ALL_BLOCKS = 2**31 - 1
@@ -45,7 +43,7 @@ class Generation:
 
   Requests wait for a row, in their order. As soon as one ends, the next is
   prefilled and takes its row; the others do not wait for the slowest. Requests
-  that differ in their seeds alone and enter together are prefilled once.
+  that differ in their seeds alone and follow one another are prefilled once.
 
   Made by `SpeculativeDecoder.start`.
   """
@@ -71,6 +69,7 @@ class Generation:
       prefix: what a single request may begin with, see `prefix`.
       least_limit: of the caches: they have room for at least so many tokens.
     """
+    _warn_of_short_draft(drafter, max(request.limit for request in requests))
     self._target = target
     self._prefix = prefix
     self._requests = requests
@@ -82,13 +81,14 @@ class Generation:
       rule = GreedyRule()
     self._engine = Engine(target.network, static_drafter, rule)
     self._log_probs = any(p.logprobs for p in params)
+    self._texts = Texts(requests, target)
+    stops = self._texts.stops
     self._packer = Packer(
       target.network.vocab_size,
       target.eos_ids,
       any(p.controlled for p in params),
-      _stop_strings(requests, target),
+      stops,
     )
-    stops = self._packer.stops
     self._weights = Weights(
       target.params,
       draft_weights,
@@ -105,6 +105,8 @@ class Generation:
     self._entered = [0.0] * rows
     self._compile_seconds = self._prefill_seconds = self._decode_seconds = 0.0
     self._prefilled_tokens = 0
+    # The newest prefill and its rows, while the next request wants one of them.
+    self._source: tuple[dict[Request, int], DecodeState] | None = None
     self._state = self._fill(None)
     self._run = programs.stepper(
       decode.run,
@@ -128,7 +130,8 @@ class Generation:
   def prefix(self) -> Prefix:
     """A single request's text and its caches, for the next to begin with."""
     host = self._read()
-    tokens = host.tokens_BS[0, : host.length_B[0] - _UNSEEN].tolist()
+    seen = max(int(host.length_B[0]) - _UNSEEN, 0)
+    tokens = host.tokens_BS[0, :seen].tolist()
     return Prefix(tuple(tokens), self._state.target, self._state.draft)
 
   @property
@@ -153,15 +156,14 @@ class Generation:
       jax.block_until_ready(self._state)
       self._decode_seconds += time.perf_counter() - begin
       self._harvest()
-      if self._waiting and None in self._rows:
-        self._state = self._fill(self._state)
+      self._state = self._fill(self._state)
       if blocks is not None:
         return
 
   def stream(self, blocks: int = 1) -> Iterator[Chunk]:
     """Advances a single request to its end, and yields what came each time."""
     (request,) = self._requests
-    text = self._reader(request)
+    text = self._texts.reader(request)
     seen = len(request.tokens)
     reason = None
     while reason is None:
@@ -173,7 +175,7 @@ class Generation:
       reason, seen = _reason(host.finish_B[0]), new.stop
       pieces, rest = [""] * len(tokens), ""
       if text is not None:
-        shown = _without_eos(tokens, reason)
+        shown = without_eos(tokens, reason)
         pieces[: len(shown)] = text.push(shown)
         rest = text.flush() if reason else ""
       if pieces:
@@ -197,46 +199,73 @@ class Generation:
     )
 
   def _fill(self, state: DecodeState | None) -> DecodeState:
-    """Prefills requests that wait, and puts them in the free rows."""
+    """Puts requests that wait in the free rows."""
+    while state is None or (self._waiting and None in self._rows):
+      state = self._enter(state)
+    return state
+
+  def _enter(self, state: DecodeState | None) -> DecodeState:
+    """Puts requests in free rows: as many as one prefill is for."""
     free = [row for row, index in enumerate(self._rows) if index is None]
-    entering: list[tuple[int, int]] = []
-    while self._waiting and len(entering) < len(free):
-      entering.append((free[len(entering)], self._waiting.popleft()))
-    sources: dict[Request, int] = {}
-    take = [
-      sources.setdefault(self._requests[index].seedless, len(sources))
-      for _, index in entering
+    waiting = [
+      self._requests[index]
+      for index in itertools.islice(self._waiting, len(free))
     ]
-    for row, index in entering:
-      self._rows[row], self._entered[row] = index, self._decode_seconds
-    first = state is None and len(sources) == len(entering)
-    if first:
-      requests = [self._requests[index] for _, index in entering]
-      return self._prefilled(requests, self._bucket)
+    sources, source = self._source or ({}, None)
+    entering = list(
+      itertools.takewhile(lambda r: r.seedless in sources, waiting)
+    )
+    if not entering:
+      source, entering = None, waiting
+      distinct = dict.fromkeys(request.seedless for request in entering)
+      sources = {request: row for row, request in enumerate(distinct)}
+    rows = free[: len(entering)]
+    for row in rows:
+      self._rows[row] = self._waiting.popleft()
+      self._entered[row] = self._decode_seconds
+    # The next may be a sample of the same prompt, and take its row from here.
+    more = bool(self._waiting) and (
+      self._requests[self._waiting[0]].seedless in sources
+    )
+    if state is None and len(sources) == len(entering) and not more:
+      return self._prefilled(entering, self._bucket)
     if state is None:
       state = self._initial([], self._bucket)
-    source = self._prefilled(
-      list(sources), self._bucket.with_rows(len(sources))
+    if source is None:
+      bucket = self._bucket.with_rows(len(sources))
+      source = self._prefilled(list(sources), bucket)
+    self._source = (sources, source) if more else None
+    return self._placed(
+      source, state, [sources[r.seedless] for r in entering], rows, entering
     )
-    begin = time.perf_counter()
 
-    def padded(values: Sequence[int], fill: int, dtype: type) -> Any:
+  def _placed(
+    self,
+    source: DecodeState,
+    state: DecodeState,
+    take: Sequence[int],
+    rows: Sequence[int],
+    requests: Sequence[Request],
+  ) -> DecodeState:
+    """The state with these rows of `source` in it, see `state.place`."""
+
+    def padded(values: Iterable[int], fill: int, dtype: type) -> Any:
       # Powers of two: few sizes to compile for.
-      array_N: Any = np.full(1 << (len(values) - 1).bit_length(), fill, dtype)
-      array_N[: len(values)] = values
-      return array_N
+      array_G: Any = np.full(1 << (len(rows) - 1).bit_length(), fill, dtype)
+      array_G[: len(rows)] = [*values]
+      return array_G
 
-    seeds = [self._requests[index].params.seed for _, index in entering]
     values = (
       padded(take, 0, np.int32),
-      padded([row for row, _ in entering], self._bucket.batch, np.int32),
-      padded(seeds, 0, np.uint32),
+      padded(rows, self._bucket.batch, np.int32),
+      padded((request.params.seed for request in requests), 0, np.uint32),
     )
     put = programs.stepper(place, (), source, state, *values)
+    self._compile_seconds += put.seconds
+    begin = time.perf_counter()
     state = put.call(source, state, *values)
     jax.block_until_ready(state)
-    self._compile_seconds += put.seconds
-    self._prefill_seconds += time.perf_counter() - begin - put.seconds
+    self._prefill_seconds += time.perf_counter() - begin
     return state
 
   def _prefilled(
@@ -312,7 +341,7 @@ class Generation:
     counts = jax.tree.map(lambda leaf: leaf[row : row + 1], host.counts)
     return Completion(
       tokens=tokens,
-      pieces=self._pieces(request, tokens, reason),
+      pieces=self._texts.pieces(request, tokens, reason),
       finish_reason=reason,
       drafted=host.drafted_BS[row, new].tolist(),
       log_probs=log_probs,
@@ -320,54 +349,22 @@ class Generation:
       seconds=self._decode_seconds - self._entered[row],
     )
 
-  def _pieces(
-    self, request: Request, tokens: list[int], reason: str | None
-  ) -> list[str]:
-    text = self._reader(request)
-    if text is None:
-      return []
-    pieces = [""] * len(tokens)
-    shown = _without_eos(tokens, reason)
-    pieces[: len(shown)] = text.push(shown)
-    if pieces:
-      pieces[-1] += text.flush()
-    return pieces
-
-  def _reader(self, request: Request) -> TextStream | StoppedText | None:
-    """What makes text of a request's tokens."""
-    tokenizer, stops = self._target.tokenizer, self._packer.stops
-    if tokenizer is None:
-      return None
-    text, p = tokenizer.stream(), request.params
-    if stops is None or not p.stop:
-      return text
-    root, early = stops.roots[tuple(p.stop)], p.min_new_tokens - 1
-    return StoppedText(tokenizer, text, stops, root, early)
-
-
-def _stop_strings(
-  requests: Sequence[Request], target: LanguageModel
-) -> StopStrings | None:
-  """The automaton of all stop strings; None if there are none."""
-  # A row that fills up the batch has none.
-  sets = {(), *(tuple(request.params.stop) for request in requests)}
-  if len(sets) == 1:
-    return None
-  if target.tokenizer is None:
-    raise ValueError(
-      f"stop: {target.name} has no tokenizer, and stop strings are text; use "
-      "max_new_tokens"
-    )
-  try:
-    token_bytes = target.tokenizer.token_bytes
-  except ValueError as error:
-    raise ValueError(f"stop: {target.name}: {error}") from error
-  return StopStrings.of(tuple(sorted(sets)), token_bytes)
-
 
 def _not_begun(engine: Engine) -> Completion:
   (stats,) = Stats.of_rows(Counts.zero(1, engine.drafter.num_draft_tokens))
   return Completion([], [], None, [], None, stats, 0.0)
+
+
+def _warn_of_short_draft(drafter: Drafter, limit: int) -> None:
+  horizon = drafter.max_length
+  if horizon is not None and limit > horizon:
+    # The same words each time, so that Python says it once.
+    warnings.warn(
+      f"the draft's context of {horizon} tokens is shorter than this "
+      "generation: past it nothing is drafted, and tokens come at the speed "
+      "of plain decoding",
+      stacklevel=5,
+    )
 
 
 def _in_common(kept: Sequence[int], tokens: Sequence[int]) -> int:
@@ -380,7 +377,3 @@ def _in_common(kept: Sequence[int], tokens: Sequence[int]) -> int:
 def _reason(finish: Array) -> str | None:
   reason = Finish(int(finish))
   return None if reason == Finish.RUNNING else reason.name.lower()
-
-
-def _without_eos(tokens: list[int], reason: str | None) -> list[int]:
-  return tokens[:-1] if reason == "eos" else tokens

@@ -1,12 +1,11 @@
 """From what a user calls a prompt to token ids."""
 
 import dataclasses
-import numbers
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from specdec_jax.models.language_model import LanguageModel
-from specdec_jax.sampling import SamplingParams
+from specdec_jax.sampling import SamplingParams, is_integer
 
 Message = Mapping[str, str]
 Prompt = str | Sequence[int] | Sequence[Message]
@@ -74,11 +73,7 @@ def _plain(value: Any) -> Any:
 def _is_one(prompts: Any) -> bool:
   if isinstance(prompts, str):
     return True
-  return len(prompts) > 0 and (_is_token(prompts[0]) or _is_chat(prompts))
-
-
-def _is_token(value: object) -> bool:
-  return isinstance(value, numbers.Integral) and not isinstance(value, bool)
+  return len(prompts) > 0 and (is_integer(prompts[0]) or _is_chat(prompts))
 
 
 def _is_chat(prompt: Sequence) -> bool:
@@ -100,7 +95,7 @@ def _encode(prompt: Any, name: str, target: LanguageModel) -> list[int]:
       tokens = target.tokenizer.encode(prompt)
     else:
       tokens = target.tokenizer.apply_chat_template(prompt)
-  elif all(_is_token(token) for token in prompt):
+  elif all(is_integer(token) for token in prompt):
     tokens = [int(token) for token in prompt]
   else:
     raise ValueError(

@@ -200,21 +200,21 @@ def resume(kept: tuple[PyTree, PyTree], state: DecodeState) -> DecodeState:
 def place(
   source: DecodeState,
   state: DecodeState,
-  take_N: Array,
-  row_N: Array,
-  seed_N: Array,
+  take_G: Array,
+  row_G: Array,
+  seed_G: Array,
 ) -> DecodeState:
   """Puts rows of one state in the place of rows of another.
 
   Args:
     source: where they come from. A row may be taken several times.
     state: where they go; of the same slots.
-    take_N: row of `source`.
-    row_N: row of `state`; those at and past B are dropped.
-    seed_N: the seed that it has there.
+    take_G: row of `source`.
+    row_G: row of `state`; those at and past B are dropped.
+    seed_G: the seed that it has there.
   """
   state = jax.tree.map(
-    lambda a, b: a.at[row_N].set(b[take_N], mode="drop"), state, source
+    lambda a, b: a.at[row_G].set(b[take_G], mode="drop"), state, source
   )
-  seed_B = state.seed_B.at[row_N].set(seed_N, mode="drop")
+  seed_B = state.seed_B.at[row_G].set(seed_G, mode="drop")
   return dataclasses.replace(state, seed_B=seed_B)

@@ -8,6 +8,9 @@ Dimension letters are suffixes of array names, `log_p_BTV` for example:
   S  slots of a row's cache     M  key-value heads
   V  vocabulary                 H  head width
   E  end-of-sequence ids        L  layers
+  A  states of an automaton     G  rows that enter a batch
+  P  spellings, end to end      R  their bounds
+  W  tokens of another model in one pass
 
 A row's *length* counts its committed tokens; the newest of them has not been
 through any model yet. Position i is the place of token i, counted from 0.
@@ -21,6 +24,12 @@ from jax import Array
 from specdec_jax.noise import Noise
 
 PyTree = Any
+
+# The logarithm of probability zero: finite, so that differences, cumulative
+# sums and products with zero stay numbers, and a row that is masked everywhere
+# is one of numbers; its exponential is exactly 0. As a logit it bans a token at
+# any temperature.
+LOG_ZERO = -1e30
 
 
 class Network(Protocol, Hashable):

@@ -32,6 +32,7 @@ ROOMS = (
   "memory",
   "programs",
   "results",
+  "texts",
   "generation",
   "generate",
   "conversation",

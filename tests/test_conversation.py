@@ -1,5 +1,6 @@
 """A conversation with kept caches says what a fresh run would say."""
 
+import dataclasses
 import json
 
 import pytest
@@ -40,10 +41,11 @@ def _conversation(models, **options):
   )
 
 
-def _fresh(conversation, messages):
+def _fresh(conversation, messages, turn=0):
+  params = conversation._sampling
   return conversation._decoder.generate(
     [messages],
-    sampling=conversation._sampling,
+    sampling=dataclasses.replace(params, seed=params.seed + turn),
     max_new_tokens=conversation._max_new_tokens,
   )
 
@@ -57,7 +59,7 @@ def test_each_reply_is_that_of_a_fresh_run(models, temperature):
     before = conversation.prompt_tokens
     reply = "".join(chunk.text for chunk in conversation.send(text))
     *asked, said = conversation.messages
-    fresh = _fresh(conversation, asked)
+    fresh = _fresh(conversation, asked, number)
     assert said == {"role": "assistant", "content": reply}
     assert [reply] == fresh.texts
     result = conversation.generation.result()
@@ -132,3 +134,45 @@ def test_no_template_no_conversation(models, tmp_path):
   decoder = sd.SpeculativeDecoder(sd.load(folder, dtype="float32"))
   with pytest.raises(ValueError, match="no chat template"):
     sd.Conversation(decoder)
+
+
+def test_a_bare_template_claims_no_slots_that_were_not_filled(tmp_path):
+  folder = save_checkpoint(tmp_path / "bare")
+  config = folder / "tokenizer_config.json"
+  fields = json.loads(config.read_text())
+  template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+  config.write_text(json.dumps(fields | {"chat_template": template}))
+  target = sd.load(folder, dtype="float32")
+  conversation = sd.Conversation(
+    sd.SpeculativeDecoder(target, sd.PromptLookup(3)), max_new_tokens=1
+  )
+  list(conversation.send("a"))
+  assert conversation.generation.prefix().tokens == ()
+
+
+@pytest.mark.parametrize(
+  "options, reason",
+  [
+    ({"max_new_tokens": 0}, "max_new_tokens: expected"),
+    ({"context_length": -1}, "context_length: expected"),
+  ],
+)
+def test_numbers_that_make_no_sense(models, options, reason):
+  with pytest.raises(ValueError, match=reason):
+    sd.Conversation(sd.SpeculativeDecoder(models[0]), **options)
+
+
+def test_parameters_that_do_not_fit_are_refused_at_once(models):
+  decoder = sd.SpeculativeDecoder(models[0])
+  for params, reason in (
+    (sd.SamplingParams(logit_bias={999: 1.0}), "token 999 is outside"),
+    (sd.SamplingParams(min_new_tokens=999), "min_new_tokens is 999"),
+  ):
+    with pytest.raises(ValueError, match=reason):
+      sd.Conversation(decoder, sampling=params)
+
+
+def test_the_length_of_a_reply_is_that_of_the_parameters(models):
+  conversation = _conversation(models, params={"max_new_tokens": 4})
+  list(conversation.send("hello"))
+  assert conversation.generation.result().stats.new_tokens == 4

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import specdec_jax as sd
 from specdec_jax.cli.command import ctrl_c_waits
@@ -43,9 +43,9 @@ class Batch:
     )
 
   def cut(self, size: int) -> list["Batch"]:
-    """The same in batches of at most `size`, without any that waits."""
+    """The same in batches of at most `size`."""
     return [
-      dataclasses.replace(self.part(begin, begin + size), rows=size)
+      self.part(begin, begin + size)
       for begin in range(0, len(self.prompts), size)
     ]
 
@@ -132,7 +132,7 @@ def finish(
   Returns:
     What there is, and whether it was interrupted.
   """
-  blocks, told = 1, 0
+  blocks, told, count = 1, 0, 0
   interrupted = False
   try:
     while not generation.done:
@@ -144,8 +144,10 @@ def finish(
           ended(told, completions[told])
           told += 1
       seconds = time.perf_counter() - begin
-      more = int(blocks * _ADVANCE_SECONDS / max(seconds, 1e-6))
-      blocks = min(max(more, 1), 4 * blocks, _MOST_BLOCKS)
+      if len(completions) == count:  # else it came back sooner
+        more = int(blocks * _ADVANCE_SECONDS / max(seconds, 1e-6))
+        blocks = min(max(more, 1), 4 * blocks, _MOST_BLOCKS)
+      count = len(completions)
   except KeyboardInterrupt:
     interrupted = True
   return generation.result(), interrupted
@@ -155,21 +157,29 @@ def stream(
   generation: sd.Generation, terminal: Terminal
 ) -> tuple[sd.GenerationResult, bool]:
   """Like `finish` for one prompt, and writes each block's text as it comes."""
-  chunks = generation.stream()
-  ended, by_draft = False, False
+  interrupted = write_chunks(generation.stream(), terminal) is None
+  return generation.result(), interrupted
+
+
+def write_chunks(chunks: Iterator[sd.Chunk], terminal: Terminal) -> str | None:
+  """Writes a stream's text as it comes.
+
+  Returns:
+    Why it ended; None after Ctrl-C.
+  """
+  reason, by_draft = None, False
   try:
-    while not ended:
+    while reason is None:
       with ctrl_c_waits():
-        chunk = next(chunks, None)
-        if chunk is not None:
-          terminal.status("")
-          pieces, drafted = chunk.pieces, chunk.drafted
-          if chunk.text and not pieces:
-            # The row ended without a token: text of its last one was held back.
-            pieces, drafted = [chunk.text], [by_draft]
-          terminal.tokens(pieces, drafted)
-          by_draft = bool(drafted) and drafted[-1]
-      ended = chunk is None
+        chunk = next(chunks)
+        terminal.status("")
+        pieces, drafted = chunk.pieces, chunk.drafted
+        if chunk.text and not pieces:
+          # The row ended without a token: text of its last one was held back.
+          pieces, drafted = [chunk.text], [by_draft]
+        terminal.tokens(pieces, drafted)
+        by_draft = bool(drafted) and drafted[-1]
+        reason = chunk.finish_reason
   except KeyboardInterrupt:
-    return generation.result(), True
-  return generation.result(), False
+    return None
+  return reason

@@ -7,7 +7,7 @@ from absl import flags
 
 import specdec_jax as sd
 from specdec_jax.cli import command
-from specdec_jax.cli.command import ctrl_c_waits
+from specdec_jax.cli.batches import write_chunks
 from specdec_jax.cli.model_flags import ModelFlags
 from specdec_jax.cli.sampling_flags import SamplingFlags
 from specdec_jax.cli.terminal import Terminal
@@ -111,24 +111,15 @@ def _lines() -> Iterator[str]:
 def _reply(conversation: sd.Conversation, text: str, shown: Terminal) -> None:
   """Says something and writes the reply as it comes."""
   shown.status("compile and prefill")
-  chunks = conversation.send(text)
   try:
-    chunk: sd.Chunk | None = None
-    while chunk is None or chunk.finish_reason is None:
-      with ctrl_c_waits():
-        chunk = next(chunks)
-        shown.status("")
-        shown.tokens(chunk.pieces, chunk.drafted)
-    reason = chunk.finish_reason
+    reason = write_chunks(conversation.send(text), shown)
   except ValueError as error:
     shown.note(f"{error}; /reset begins anew")
     return
-  except KeyboardInterrupt:
-    reason = "interrupted"
   conversation.end_turn()
   shown.line()
   if reason != "eos":
-    shown.note(f"the reply ended: {reason}")
+    shown.note(f"the reply ended: {reason or 'interrupted'}")
 
 
 def _stats(conversation: sd.Conversation) -> Iterator[tuple[str, str]]:

@@ -81,6 +81,8 @@ def _run_shown(
 
   def write(outcome: Outcome, index: int, completion: sd.Completion) -> None:
     nonlocal count
+    if not completion.stats.target_passes:
+      return  # interrupted before it began
     count += 1
     if options.json:
       fields = report.fields(outcome, index, completion, options.compare)
@@ -120,11 +122,14 @@ def _run_into(
     ) as bar,
   ):
     tokens, begin = 0, time.perf_counter()
+    complete = True
 
     def write(outcome: Outcome, index: int, completion: sd.Completion) -> None:
-      nonlocal tokens
-      if completion.finish_reason is None:
-        return  # interrupted: the next run makes it whole
+      nonlocal tokens, complete
+      # What was interrupted, and all behind it, is left to the next run.
+      complete &= completion.finish_reason is not None
+      if not complete:
+        return
       lines.write(report.fields(outcome, index, completion))
       tokens += completion.stats.new_tokens
       rate = tokens / (time.perf_counter() - begin)
@@ -157,10 +162,14 @@ def _run(
   Returns:
     What was done, and whether Ctrl-C came before the end.
   """
-  # Each by itself where that is what is measured.
-  alone = options.compare or options.batch_size == 1
+  # Each by itself where that is what is measured; samples share a prefill.
+  size = len(batch.prompts)
+  if options.compare:
+    size = options.batch_size
+  elif options.batch_size == 1:
+    size = options.num_samples
   done: list[Outcome] = []
-  for part in batch.cut(options.batch_size) if alone else [batch]:
+  for part in batch.cut(size):
     try:
       outcome, interrupted = _run_part(
         part, decoder, options, status, write, streamed
@@ -211,9 +220,8 @@ def _run_part(
     status("")
     outcome = Outcome(batch, result, comparison)
   # What was interrupted, and what the comparison was missing from.
-  for index, completion in enumerate(result.completions):
-    if index >= written and completion.stats.target_passes:
-      write(outcome, index, completion)
+  for index, completion in list(enumerate(result.completions))[written:]:
+    write(outcome, index, completion)
   return outcome, interrupted
 
 

@@ -45,6 +45,8 @@ class OutputFile:
     told = json.dumps(settings, sort_keys=True, default=str)
     self._hash = hashlib.sha256(told.encode()).hexdigest()[:16]
     self._size, self.count = 0, 0
+    if not self._path.parent.is_dir():
+      raise ValueError(f"--output: no such folder: {self._path.parent}")
     if self._path.exists():
       self._read(self._path.read_bytes())
 
@@ -56,8 +58,9 @@ class OutputFile:
       self._check(line)
       self._size += len(line)
       self.count += 1
-    rest = data[self._size :][: len(_BEGIN)]
-    if rest != _BEGIN[: len(rest)]:
+    rest = data[self._size :]
+    begin = rest[: len(_BEGIN)]
+    if begin != _BEGIN[: len(begin)] or _is_whole(rest):
       raise self._foreign("is not a line of results")
 
   def _check(self, line: bytes) -> None:
@@ -89,6 +92,14 @@ class OutputFile:
       file.truncate(self._size)
       file.seek(self._size)
       yield _Lines(file, self._hash)
+
+
+def _is_whole(line: bytes) -> bool:
+  """Whether this is an object of JSON, and none of a run."""
+  try:
+    return "run" not in json.loads(line)
+  except (ValueError, TypeError, RecursionError):
+    return False
 
 
 class _Lines:

@@ -73,7 +73,7 @@ class SamplingFlags:
       flag_values=values,
     )
     seed = integer(
-      "seed", 0, "Of the random numbers; prompt i of a file takes seed + i."
+      "seed", 0, "Of the random numbers; text i of all takes seed + i."
     )
     self._use_config = boolean(
       "use_generation_config",
@@ -84,9 +84,7 @@ class SamplingFlags:
       "max_new_tokens", max_new_tokens, "The most tokens written for a prompt."
     )
     ends = [
-      integer(
-        "min_new_tokens", 0, "The fewest, unless --max_new_tokens comes first."
-      ),
+      integer("min_new_tokens", 0, "The fewest tokens written for a prompt."),
       boolean("ignore_eos", "Go on after an end of sequence."),
     ]
     stop = flags.DEFINE_multi_string(

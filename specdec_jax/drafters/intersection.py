@@ -137,7 +137,7 @@ class TranslatedNetwork:
       token_BW = jnp.minimum(token_BW, size - 1)
       shift_BW = jnp.take_along_axis(stop_BT - ends_BT, token_BW, axis=1)
       hidden_BWD, _, cache = self.network.forward(
-        weights, words.spelling_N[slot_BW + shift_BW], c.slot_B, c.cache
+        weights, words.spelling_P[slot_BW + shift_BW], c.slot_B, c.cache
       )
       last_BT = ends_BT - 1 - c.slot_B[:, None]
       found_BT1 = ((last_BT >= 0) & (last_BT < width))[..., None]

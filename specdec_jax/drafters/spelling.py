@@ -16,14 +16,14 @@ class Dictionary(NamedTuple):
 
   Attributes:
     same_V: the draft's token that is the same; -1 where there is none.
-    spelling_N: the draft's tokens for each of the target's, at least one for
+    spelling_P: the draft's tokens for each of the target's, at least one for
       each: those within a text, then those at its beginning.
-    offset_R: where in spelling_N each spelling begins and the one before it
+    offset_R: where in spelling_P each spelling begins and the one before it
       ends, R = 2 V + 1. Entry V + t is of token t at the beginning of a text.
   """
 
   same_V: Array
-  spelling_N: Array
+  spelling_P: Array
   offset_R: Array
 
   @classmethod

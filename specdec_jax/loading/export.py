@@ -98,6 +98,7 @@ def export(
 @contextlib.contextmanager
 def _made_at_once(folder: Path) -> Iterator[Path]:
   """A folder beside this one, which takes its name at the end, or vanishes."""
+  folder = folder.resolve()
   partial = folder.with_name(f"{folder.name}.partial-{os.getpid()}")
   partial.mkdir(parents=True)
   try:

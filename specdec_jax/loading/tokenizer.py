@@ -137,7 +137,7 @@ class Tokenizer:
     decoder = getattr(state, "decoder", None)
     read = token_bytes.reader(decoder and json.loads(decoder.__getstate__()))
     written = [b""] * self.size
-    for token, i in self._tokenizer.get_vocab().items():
+    for token, i in self._vocab.items():
       if i not in self.special_ids:
         written[i] = read(token)
     return tuple(written)

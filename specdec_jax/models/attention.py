@@ -3,11 +3,7 @@
 import jax
 import jax.numpy as jnp
 
-from specdec_jax.types import Array
-
-# Finite: after the softmax it is exactly 0, as with -inf, but a row that is
-# masked everywhere stays a number.
-MASKED = -1e30
+from specdec_jax.types import LOG_ZERO, Array
 
 
 def soft_cap(x: Array, cap: float | None) -> Array:
@@ -70,7 +66,7 @@ def attend(
   if window:
     seen_BTS &= age_BTS < window
   score = score_BMQS.reshape(batch, kv_heads, group, tokens, slots)
-  score = jnp.where(seen_BTS[:, None, None], score, MASKED)
+  score = jnp.where(seen_BTS[:, None, None], score, LOG_ZERO)
   weight_BMQS = jax.nn.softmax(score, axis=-1).reshape(score_BMQS.shape)
   mixed_BMQH = jnp.einsum(
     "BMQS,BMSH->BMQH",

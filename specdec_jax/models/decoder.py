@@ -15,7 +15,7 @@ from flax import nnx
 
 from specdec_jax.models import attention, kv_cache, rope
 from specdec_jax.models.config import ModelConfig
-from specdec_jax.types import Array
+from specdec_jax.types import LOG_ZERO, Array
 
 Ints = tuple[int, ...]
 Names = tuple[str, ...]
@@ -298,5 +298,5 @@ class Decoder(nnx.Module):
     if self.config.known_rows < self.config.vocab_size:
       token_11V = jnp.arange(self.config.vocab_size)[None, None]
       known_11V = token_11V < self.config.known_rows
-      logits_BTV = jnp.where(known_11V, logits_BTV, attention.MASKED)
+      logits_BTV = jnp.where(known_11V, logits_BTV, LOG_ZERO)
     return logits_BTV

@@ -6,10 +6,11 @@ from here: two readings of the same parameters would be two laws, and the
 output would follow neither.
 """
 
-from specdec_jax.sampling.controls import LOG_ZERO, Controls, History
+from specdec_jax.sampling.controls import Controls, History
 from specdec_jax.sampling.inverse_cdf import draw
 from specdec_jax.sampling.law import Law, log_probs
 from specdec_jax.sampling.params import SamplingParams, is_integer
+from specdec_jax.types import LOG_ZERO
 
 __all__ = [
   "LOG_ZERO",

@@ -13,12 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from specdec_jax.sampling.params import SamplingParams
-from specdec_jax.types import Array
-
-# The logarithm of probability zero: finite, so that differences, cumulative
-# sums and products with zero stay numbers; its exponential is exactly 0. As a
-# logit it bans a token at any temperature.
-LOG_ZERO = -1e30
+from specdec_jax.types import LOG_ZERO, Array
 
 
 @jax.tree_util.register_dataclass

@@ -10,9 +10,9 @@ import numpy as np
 from jax import lax
 from numpy.typing import DTypeLike
 
-from specdec_jax.sampling.controls import LOG_ZERO, Controls
+from specdec_jax.sampling.controls import Controls
 from specdec_jax.sampling.params import SamplingParams
-from specdec_jax.types import Array
+from specdec_jax.types import LOG_ZERO, Array
 
 
 @jax.tree_util.register_dataclass

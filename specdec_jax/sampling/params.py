@@ -136,7 +136,8 @@ class SamplingParams:
     self._check(
       "logit_bias",
       _is_bias(self.logit_bias),
-      f"numbers in [{-_GREATEST_BIAS:g}, {_GREATEST_BIAS:g}] by token id",
+      f"numbers in [{-_GREATEST_BIAS:g}, {_GREATEST_BIAS:g}] by token id, one "
+      "for each",
     )
     ids = self.allowed_token_ids
     self._check(
@@ -206,11 +207,18 @@ def _is_text(value: object) -> bool:
 
 def _is_bias(value: Any) -> bool:
   pairs = list(value.items()) if isinstance(value, Mapping) else value
-  return _is_list(pairs) and all(
+  return (
+    _is_list(pairs)
+    and all(map(_is_pair, pairs))
+    and len({token for token, _ in pairs}) == len(pairs)
+  )
+
+
+def _is_pair(pair: Any) -> bool:
+  return (
     isinstance(pair, Sequence)
     and len(pair) == 2
     and _is_id(pair[0])
     and isinstance(pair[1], numbers.Real)
     and -_GREATEST_BIAS <= float(pair[1]) <= _GREATEST_BIAS
-    for pair in pairs
   )

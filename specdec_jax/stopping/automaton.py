@@ -40,7 +40,7 @@ class StopStrings:
   table_AV: np.ndarray
 
   @staticmethod
-  @functools.lru_cache(maxsize=8)
+  @functools.lru_cache(maxsize=1)
   def of(
     sets: tuple[StopSet, ...], token_bytes: tuple[bytes, ...]
   ) -> "StopStrings":

@@ -57,16 +57,16 @@ def find_end(
   place_1T = jnp.arange(token_BT.shape[1])[None]
   counts_BT = place_1T < count_B[:, None]
   eos_BT = (token_BT[..., None] == eos_BE[:, None, :]).any(axis=-1) & counts_BT
-  stop_BT = jnp.zeros_like(eos_BT)
+  stop_BT, state_BT = jnp.zeros_like(eos_BT), None
   if state_B is not None and table_AV is not None:
     state_BT, stop_BT = _follow(table_AV, state_B, token_BT)
     stop_BT &= counts_BT & (place_1T >= jnp.reshape(early_B, (-1, 1)))
+    state_BT = jnp.concatenate([state_B[:, None], state_BT], axis=1)
   end_BT = eos_BT | stop_BT
   ended_B, end_B = end_BT.any(axis=1), jnp.argmax(end_BT, axis=1)
   count_B = jnp.where(ended_B, end_B + 1, count_B)
   eos_B = ended_B & pick(eos_BT, end_B)
-  if state_B is not None:
-    state_BT = jnp.concatenate([state_B[:, None], state_BT], axis=1)
+  if state_BT is not None:
     state_B = pick(state_BT, count_B)
   return Ending(count_B, eos_B, ended_B & ~eos_B, state_B)
 

@@ -21,11 +21,10 @@ class Chunks:
 def test_text_that_was_held_back_is_written_at_the_end(tty):
   drafted = Chunk("ab", [1, 2], [False, True], ["a", "b"], None)
   rest = Chunk("\ufffd", [], [], [], "nonfinite")
-  end = Chunk("", [], [], [], "nonfinite")
   shown = Terminal(tty, io.StringIO())
   batches.stream(Chunks(drafted, rest), shown)
   by_draft = shown._coloured("\ufffd", "draft")
   assert tty.getvalue().endswith(shown._coloured("b", "draft") + by_draft)
   before = tty.getvalue()
-  batches.stream(Chunks(rest, end), shown)
+  batches.stream(Chunks(rest), shown)
   assert tty.getvalue() == before + shown._coloured("\ufffd", "target")

@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+import specdec_jax as sd
 from specdec_jax.cli.output_file import OutputFile
 from specdec_jax.cli.prompts_file import NamedPrompt
 
@@ -53,6 +54,7 @@ def test_a_line_cut_off_in_its_middle_is_written_again(tmp_path, cut):
     (b"notes of mine", "line 1, is not a line of results"),
     (b'{"prompt": "a"}\n', "line 1, is not a line of results"),
     (b"[1]\n", "line 1, is not a line of results"),
+    (b'{"prompt": "mine"}', "line 1, is not a line of results"),
     (b"\xff\n", "line 1, is not a line of results"),
   ],
 )
@@ -74,6 +76,11 @@ def test_a_file_of_another_run_is_left_alone(tmp_path):
     _open(path, temperature=1.0)
   with pytest.raises(ValueError, match="line 2, is one too many for 1 result"):
     _open(path, PROMPTS[:1])
+
+
+def test_a_folder_that_is_not_there(generate, tmp_path):
+  reason = generate.refused("--prompt=a", f"--output={tmp_path}/no/x.jsonl")
+  assert "no such folder" in reason
 
 
 @pytest.fixture
@@ -135,3 +142,30 @@ def test_each_of_several_samples_is_a_line(generate, tmp_path):
 def test_what_does_not_go_with_a_file(generate, flag):
   reason = generate.refused("--prompt=a", "--output=x.jsonl", flag)
   assert f"{flag} does not go with --output" in reason
+
+
+@pytest.mark.parametrize("advances", [1, 2, 3, 5])
+def test_ctrl_c_leaves_a_beginning(
+  generate, many, tmp_path, monkeypatch, advances
+):
+  """Also where later prompts have ended and an earlier one has not."""
+  whole, cut = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl"
+  flags = ("--ignore_eos=false", "--allowed_token_ids=40,41,256")
+  assert generate(*_flags(many, whole), *flags)[0] == 0
+  calls: list[int] = []
+  advance = sd.Generation.advance
+
+  def interrupted(self, blocks=None):
+    advance(self, blocks)
+    calls.append(1)
+    if len(calls) == advances:
+      signal.raise_signal(signal.SIGINT)
+
+  with monkeypatch.context() as patch:
+    patch.setattr(sd.Generation, "advance", interrupted)
+    assert generate(*_flags(many, cut), *flags)[0] == 130
+  before = _results(cut)
+  assert before == _results(whole)[: len(before)]
+  assert len(before) < 24
+  assert generate(*_flags(many, cut), *flags)[0] == 0
+  assert _results(cut) == _results(whole)

@@ -97,7 +97,7 @@ class TestSamples:
       PROMPTS[:2], sampling=self.params, num_samples=3, batch_size=2
     )
     assert few.tokens == whole.tokens
-    assert len(rows) <= 5
+    assert rows == [1, 1]
 
   def test_each_prompt_with_its_own_parameters(self):
     params = [self.params, dataclasses.replace(self.params, seed=50)]

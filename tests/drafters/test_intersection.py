@@ -47,7 +47,7 @@ def _spelled(model, text: list[int]) -> tuple[list[int], list[int]]:
   for place, token in enumerate(text):
     row = token + model.network.vocab_size * (place == 0)
     begin, end = words.offset_R[row : row + 2].tolist()
-    spelling += words.spelling_N[begin:end].tolist()
+    spelling += words.spelling_P[begin:end].tolist()
     ends.append(len(spelling))
   return spelling, ends
 

@@ -15,7 +15,7 @@ BYTES = byte_level("a", "b", "t", "h", "e", "m", "Ġ", "Ġthe", "Ã", "©", "ab"
 def _spellings(draft, target) -> tuple[list[list[int]], list[list[int]]]:
   """Of each token within a text, and at its beginning."""
   words = Dictionary.of(draft, target)
-  parts = np.split(words.spelling_N, words.offset_R[1:-1])
+  parts = np.split(words.spelling_P, words.offset_R[1:-1])
   all_of_them = [part.tolist() for part in parts]
   return all_of_them[: target.size], all_of_them[target.size :]
 

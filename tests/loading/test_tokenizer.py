@@ -283,3 +283,10 @@ def test_added_text_is_written_as_it_is(byte_level):
 def test_words_do_not_write_bytes(words):
   with pytest.raises(ValueError, match="with the decoder none"):
     _ = words.token_bytes
+
+
+def test_rows_that_fill_up_an_embedding_write_nothing(byte_level):
+  before = byte_level.size
+  byte_level._tokenizer.add_tokens([f"[PAD{before + i}]" for i in range(3)])
+  padded = Tokenizer(byte_level._tokenizer)
+  assert len(padded.token_bytes) == padded.size <= before + 1

@@ -99,7 +99,16 @@ def test_what_makes_a_request_controlled(fields):
     ("frequency_penalty", [float("nan"), -101]),
     (
       "logit_bias",
-      [{-1: 1.0}, {0: float("nan")}, {0: 1e12}, {0: "x"}, {"a": 1}, 5, [1, 2]],
+      [
+        {-1: 1.0},
+        {0: float("nan")},
+        {0: 1e12},
+        {0: "x"},
+        {"a": 1},
+        5,
+        [1, 2],
+        [(1, 2.0), (1, 3.0)],
+      ],
     ),
     ("allowed_token_ids", [[], [-1], [1.5], 3, "12", [True]]),
     ("stop", ["", ["a", ""], 5, [1], [["a"]], b"a", "\ud800"]),
