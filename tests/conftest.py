@@ -16,7 +16,7 @@ os.environ.setdefault(
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0")
 os.environ.setdefault("JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES", "-1")
 
-# Half of that time is LLVM making code fast that runs once. Real models are run
+# Much of that time is LLVM making code fast that runs once. Real models are run
 # for minutes.
 if not os.environ.get("SPECDEC_MODELS"):
   flags = os.environ.get("XLA_FLAGS", "")
