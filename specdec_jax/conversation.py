@@ -77,15 +77,14 @@ class Conversation:
     self.prompt_tokens = 0
     self._prefix: Prefix | None = None
 
-  def send(self, text: str, blocks: int = 1) -> Iterator[Chunk]:
-    """Says something, and yields the reply as it comes.
+  def send(self, text: str) -> Iterator[Chunk]:
+    """Says something, and yields the reply block by block.
 
     Stop asking for chunks to cut the reply short; `end_turn` then keeps what
     there is.
 
     Args:
       text: what the user says.
-      blocks: how many of them make a chunk.
 
     Raises:
       ValueError: the context has no room for it; nothing has been changed.
@@ -105,7 +104,7 @@ class Conversation:
     self._turns += 1
     self.messages, self.prompt_tokens = messages, len(request.tokens)
     self.generation, self._prefix = generation, None
-    yield from self.generation.stream(blocks)
+    yield from self.generation.stream()
     self.end_turn()
 
   def end_turn(self) -> None:

@@ -27,7 +27,7 @@ template.
 """
 _COMMANDS = "/stats, /reset, /quit"
 
-FLAGS = flags.FlagValues()
+FLAGS = command.new_flags()
 
 _MODELS = ModelFlags(FLAGS)
 _SYSTEM = flags.DEFINE_string(
@@ -41,16 +41,12 @@ _CONTEXT_LENGTH = flags.DEFINE_integer(
   flag_values=FLAGS,
 )
 _SAMPLING = SamplingFlags(FLAGS, max_new_tokens=512)
-_HELP = flags.DEFINE_bool(
-  "help", False, "Show this help.", short_name="h", flag_values=FLAGS
-)
 _GROUPS = {
   "models": _MODELS.models,
   "conversation": (_SYSTEM, _CONTEXT_LENGTH),
   "speculation": _MODELS.speculation,
   "sampling": _SAMPLING.sampling,
   "where a reply ends": _SAMPLING.ends,
-  "running": (_HELP,),
 }
 
 
@@ -60,9 +56,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _chat(argv: Sequence[str]) -> int:
-  command.parse(FLAGS, argv)
-  if _HELP.value:
-    print(command.help_text(_ABOUT, _GROUPS, FLAGS))
+  if not command.parse(FLAGS, argv, _ABOUT, _GROUPS):
     return 0
   _MODELS.check()
   _SAMPLING.params()

@@ -25,8 +25,32 @@ _NO_MEMORY = "RESOURCE_EXHAUSTED"  # what XLA calls it, in a RuntimeError
 _BROKEN_PIPE = 141  # 128 + SIGPIPE
 
 
-def parse(values: flags.FlagValues, argv: Sequence[str]) -> None:
+Groups = Mapping[str, Sequence[flags.FlagHolder]]
+
+
+def new_flags() -> flags.FlagValues:
+  """A command's own flags: --help, and those it defines."""
+  values = flags.FlagValues()
+  flags.DEFINE_bool(
+    "help", False, "Show this help.", short_name="h", flag_values=values
+  )
+  return values
+
+
+def parse(
+  values: flags.FlagValues, argv: Sequence[str], about: str, groups: Groups
+) -> bool:
   """Parses a command's flags, forgetting those of an earlier call.
+
+  Args:
+    values: from `new_flags`.
+    argv: of the command; argv[0] is its name.
+    about: the help's first part.
+    groups: the flags in the order of the help.
+
+  Returns:
+    Whether there is something to do: not where help was asked for, and has
+    been printed.
 
   Raises:
     flags.Error: a flag is unknown, or its value is of the wrong kind.
@@ -40,19 +64,22 @@ def parse(values: flags.FlagValues, argv: Sequence[str]) -> None:
       f"unexpected argument {rest[0]!r}; a value of several words must be "
       "quoted"
     )
+  if values["help"].value:
+    print(_help_text(about, groups, values))
+    return False
+  return True
 
 
-def help_text(
-  about: str,
-  groups: Mapping[str, Sequence[flags.FlagHolder]],
-  values: flags.FlagValues,
-) -> str:
+def _help_text(about: str, groups: Groups, values: flags.FlagValues) -> str:
   """A command's help: what it is about, then its flags, group by group."""
   lines = [about.strip()]
-  for title, holders in groups.items():
+  named = {
+    title: [holder.name for holder in holders]
+    for title, holders in groups.items()
+  }
+  for title, names in (named | {"help": ["help"]}).items():
     lines += ["", f"{title}:"]
-    for holder in holders:
-      flag = values[holder.name]
+    for flag in map(values.__getitem__, names):
       told = flag.default is not None and not flag.boolean
       default = f" (default: {flag.default})" if told else ""
       name = f"  --{flag.name}  "

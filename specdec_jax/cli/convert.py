@@ -26,7 +26,7 @@ a hub id. The folder appears when all of it is written. The exit code is 0, or
 2 after bad input.
 """
 
-FLAGS = flags.FlagValues()
+FLAGS = command.new_flags()
 
 _SOURCE = flags.DEFINE_string(
   "source", None, "The model to be read.", flag_values=FLAGS
@@ -58,13 +58,9 @@ _MAX_SHARD_SIZE = flags.DEFINE_string(
   "The most that a safetensors file holds, in MB or GB.",
   flag_values=FLAGS,
 )
-_HELP = flags.DEFINE_bool(
-  "help", False, "Show this help.", short_name="h", flag_values=FLAGS
-)
 _GROUPS = {
   "models": (_SOURCE, _OUTPUT),
   "weights": (_FORMAT, _DTYPE, _MAX_SHARD_SIZE),
-  "others": (_HELP,),
 }
 _UNITS = {"MB": 10**6, "GB": 10**9}
 
@@ -75,9 +71,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _convert(argv: Sequence[str]) -> int:
-  command.parse(FLAGS, argv)
-  if _HELP.value:
-    print(command.help_text(_ABOUT, _GROUPS, FLAGS))
+  if not command.parse(FLAGS, argv, _ABOUT, _GROUPS):
     return 0
   if not _SOURCE.value:
     raise ValueError("--source: expected a model, got none")

@@ -30,7 +30,7 @@ Ctrl-C ends a generation early and keeps what there is. The exit code is 0, 2
 after bad input, or 130 after Ctrl-C.
 """
 
-FLAGS = flags.FlagValues()
+FLAGS = command.new_flags()
 
 MODELS = ModelFlags(FLAGS)
 _PROMPT = flags.DEFINE_string(
@@ -85,9 +85,6 @@ _OUTPUT = flags.DEFINE_string(
   "have ended. The same command goes on with a file that is not complete.",
   flag_values=FLAGS,
 )
-_HELP = flags.DEFINE_bool(
-  "help", False, "Show this help.", short_name="h", flag_values=FLAGS
-)
 
 _GROUPS = {
   "models": MODELS.models,
@@ -95,7 +92,7 @@ _GROUPS = {
   "speculation": MODELS.speculation,
   "sampling": SAMPLING.sampling,
   "where the text ends": SAMPLING.ends,
-  "running": (_BATCH_SIZE, _COMPARE, _JSON, _OUTPUT, _HELP),
+  "running": (_BATCH_SIZE, _COMPARE, _JSON, _OUTPUT),
 }
 
 
@@ -134,9 +131,7 @@ def parse(argv: Sequence[str]) -> Options | None:
       prompts cannot be read.
     OSError: the file of prompts cannot be read.
   """
-  command.parse(FLAGS, argv)
-  if _HELP.value:
-    print(command.help_text(_ABOUT, _GROUPS, FLAGS))
+  if not command.parse(FLAGS, argv, _ABOUT, _GROUPS):
     return None
   MODELS.check()
   for flag in (_NUM_SAMPLES, _BATCH_SIZE):

@@ -9,30 +9,38 @@ from specdec_jax.cli import command
 
 @pytest.fixture
 def values():
-  values = flags.FlagValues()
+  values = command.new_flags()
   flags.DEFINE_integer("k", 3, "How many.", flag_values=values)
   flags.DEFINE_bool("a_flag_with_a_long_name", False, "X.", flag_values=values)
   return values
 
 
+def _parse(values, *argv):
+  names = ("k", "a_flag_with_a_long_name")
+  holders = [flags.FlagHolder(values, values[name], True) for name in names]
+  return command.parse(values, ["x", *argv], "About.", {"group": holders})
+
+
 def test_flags_of_an_earlier_call_are_forgotten(values):
-  command.parse(values, ["x", "--k=5"])
+  assert _parse(values, "--k=5")
   assert values.k == 5
-  command.parse(values, ["x"])
+  assert _parse(values)
   assert values.k == 3
 
 
 def test_an_argument_that_is_no_flag_is_refused(values):
   with pytest.raises(ValueError, match="unexpected argument 'b'"):
-    command.parse(values, ["x", "--k=5", "b"])
+    _parse(values, "--k=5", "b")
 
 
-def test_help_shows_defaults(values):
-  holders = [flags.FlagHolder(values, values[name], True) for name in values]
-  text = command.help_text("About.", {"group": holders}, values)
+@pytest.mark.parametrize("flag", ["--help", "-h"])
+def test_help_shows_defaults_and_ends_the_command(values, capsys, flag):
+  assert not _parse(values, flag)
+  text = capsys.readouterr().out
   assert text.startswith("About.\n\ngroup:\n")
   assert "  --k                   How many. (default: 3)\n" in text
-  assert text.endswith(f"--a_flag_with_a_long_name\n{'':24}X.")
+  assert f"--a_flag_with_a_long_name\n{'':24}X.\n" in text
+  assert text.endswith("\nhelp:\n  --help                Show this help.\n")
 
 
 @pytest.mark.parametrize(
