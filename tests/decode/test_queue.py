@@ -64,6 +64,25 @@ def test_no_row_is_idle_while_prompts_wait(blocks):
   assert ended != sorted(ended) or blocks is None
 
 
+def test_the_loop_comes_back_when_a_row_has_ended(monkeypatch):
+  """In all passes that are run while prompts wait, every row takes part."""
+  run = DECODER.start(PROMPTS[:24], sampling=PARAMS[:24], batch_size=ROWS)
+  call, waited = run._run.call, []
+
+  def watched(weights, state, *values):
+    before_B = np.array(state.counts.passes_B)
+    state = call(weights, state, *values)
+    if run._waiting:
+      passes_B = np.array(state.counts.passes_B) - before_B
+      assert len(set(passes_B)) == 1
+      waited.append(passes_B[0])
+    return state
+
+  monkeypatch.setattr(run, "_run", run._run._replace(call=watched))
+  run.advance()
+  assert run.done and len(waited) > 5
+
+
 class TestSamples:
   params = SamplingParams(temperature=1.0, seed=3, max_new_tokens=12)
 
