@@ -166,11 +166,11 @@ def wheel_files(path: Path) -> Iterator[tuple[PurePosixPath, bytes]]:
         yield PurePosixPath(name), archive.read(name)
 
 
-def stdlib_files() -> Iterator[tuple[PurePosixPath, bytes]]:
-  """Paths and contents of the standard library's Python files, sorted.
+def check_version() -> None:
+  """Checks the interpreter, whose standard library is read.
 
   Raises:
-    ValueError: the interpreter is not of the version that is pinned.
+    ValueError: it is not of the version that is pinned.
   """
   version = ".".join(map(str, sys.version_info[:3]))
   if version != STDLIB_VERSION:
@@ -179,6 +179,15 @@ def stdlib_files() -> Iterator[tuple[PurePosixPath, bytes]]:
       f"takes it from the interpreter that runs this, which is {version}; run "
       f"it with {STDLIB_VERSION}"
     )
+
+
+def stdlib_files() -> Iterator[tuple[PurePosixPath, bytes]]:
+  """Paths and contents of the standard library's Python files, sorted.
+
+  Raises:
+    ValueError: the interpreter is not of the version that is pinned.
+  """
+  check_version()
   root = Path(sysconfig.get_paths()["stdlib"])
   paths = {PurePosixPath(p.relative_to(root)): p for p in root.rglob("*.py")}
   for path in sorted(paths):
@@ -250,6 +259,7 @@ def main() -> None:
     "--packages", type=Path, default=Path(__file__).with_name("packages.toml")
   )
   flags = parser.parse_args()
+  check_version()  # before downloads, not after
   flags.out.mkdir(parents=True, exist_ok=True)
   packages = read_packages(flags.packages)
   rows = ["| package | version | licence | split | files | MB |"]
@@ -280,4 +290,7 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-  main()
+  try:
+    main()
+  except ValueError as error:
+    sys.exit(f"corpus.py: {error}")
