@@ -11,6 +11,7 @@ from collections.abc import Sequence
 COMMANDS = {
   "generate": "write text with a target and a draft",
   "chat": "talk with a model",
+  "train": "train a draft, or a model",
   "convert": "write a model as safetensors or as an orbax checkpoint",
 }
 

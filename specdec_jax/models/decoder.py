@@ -53,7 +53,9 @@ class Linear(nnx.Module):
     self.bias = _param(shape[:1], axes[:1], dtype, units[:1]) if bias else None
 
   def __call__(self, x: Array) -> Array:
-    y = jnp.einsum("...i,oi->...o", x, self.weight.get_value())
+    # Weights first: XLA on CPU, which packs its left side, is twice as fast so
+    # with few tokens in float32. Elsewhere the order makes no difference.
+    y = jnp.einsum("oi,...i->...o", self.weight.get_value(), x)
     if self.bias is None:
       return y
     return y + jnp.expand_dims(self.bias.get_value(), range(y.ndim - 1))
@@ -123,7 +125,7 @@ class Attention(nnx.Module):
     x_BTD: Array,
     position_BT: Array,
     angles: rope.Angles | None,
-    cache: kv_cache.LayerCache,
+    cache: kv_cache.LayerCache | None,
     upcast: bool,
   ) -> tuple[Array, kv_cache.LayerCache]:
     split = (*x_BTD.shape[:2], -1, self.head_dim)
@@ -141,8 +143,9 @@ class Attention(nnx.Module):
     sound_BTM1 = jnp.isfinite(value_BTMH).all(axis=-1, keepdims=True)
     key_BTMH = jnp.where(sound_BTM1, key_BTMH, jnp.nan)
     value_BTMH = jnp.where(sound_BTM1, value_BTMH, 0)
-    key_BMSH = kv_cache.write(cache[0], key_BTMH, position_BT)
-    value_BMSH = kv_cache.write(cache[1], value_BTMH, position_BT)
+    key_BMSH, value_BMSH = kv_cache.extend(
+      cache, key_BTMH, value_BTMH, position_BT
+    )
     mixed_BTD = attention.attend(
       query_BTNH,
       key_BMSH,
@@ -196,7 +199,7 @@ class Layer(nnx.Module):
     x_BTD: Array,
     position_BT: Array,
     angles: rope.Angles | None,
-    cache: kv_cache.LayerCache,
+    cache: kv_cache.LayerCache | None,
     upcast: bool,
   ) -> tuple[Array, kv_cache.LayerCache]:
     mixed_BTD, cache = self.attention(
@@ -242,7 +245,7 @@ class Decoder(nnx.Module):
     self,
     tokens_BT: Array,
     start_B: Array,
-    cache: kv_cache.Cache,
+    cache: kv_cache.Cache | None,
     taps: Ints,
     upcast: bool,
   ) -> tuple[Array, Array, kv_cache.Cache]:
@@ -260,7 +263,7 @@ class Decoder(nnx.Module):
     for i, layer in enumerate(self.layers):
       local = self.config.window_of(i) > 0
       x_BTD, layer_cache = layer(
-        x_BTD, position_BT, angles[local], cache[i], upcast
+        x_BTD, position_BT, angles[local], cache and cache[i], upcast
       )
       caches.append(layer_cache)
       if i in taps:
@@ -289,9 +292,9 @@ class Decoder(nnx.Module):
     """Logits over the vocabulary, float32 `[B, T, V]`."""
     table = self.embed if self.head is None else self.head
     logits_BTV = jnp.einsum(
-      "...d,vd->...v",
-      hidden_BTD,
+      "vd,...d->...v",
       table.weight.get_value(),
+      hidden_BTD,
       preferred_element_type=jnp.float32,
     )[..., : self.config.vocab_size]
     logits_BTV = attention.soft_cap(logits_BTV, self.config.logit_cap)

@@ -32,6 +32,22 @@ def init(
   )
 
 
+def extend(
+  cache: LayerCache | None,
+  key_BTMH: Array,
+  value_BTMH: Array,
+  position_BT: Array,
+) -> LayerCache:
+  """The cache with T more slots; None is one of no slots but these."""
+  if cache is None:
+    return key_BTMH.swapaxes(1, 2), value_BTMH.swapaxes(1, 2)
+  key_BMSH, value_BMSH = cache
+  return (
+    write(key_BMSH, key_BTMH, position_BT),
+    write(value_BMSH, value_BTMH, position_BT),
+  )
+
+
 def write(cache_BMSH: Array, new_BTMH: Array, position_BT: Array) -> Array:
   """Writes T slots of each row; positions at and past S are dropped.
 

@@ -111,7 +111,11 @@ class TransformerNetwork:
     cache: PyTree,
     taps: tuple[int, ...] = (),
   ) -> tuple[Array, Array, PyTree]:
-    """Runs T tokens of each row; see `types.Network.forward`."""
+    """Runs T tokens of each row; see `types.Network.forward`.
+
+    Whole texts may be run without a cache, as training does: start_B is 0 then
+    and `cache` None.
+    """
     foreign = [i for i in taps if not 0 <= i < self.config.num_layers]
     if foreign:
       raise ValueError(

@@ -1,0 +1,224 @@
+"""`specdec train`: trains a model, or a draft for one."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from absl import flags
+
+from specdec_jax.cli import command
+from specdec_jax.cli.terminal import Terminal, sanitize
+from specdec_jax.loading import loader
+from specdec_jax.sharding import make_mesh
+from specdec_jax.training import data, losses, student
+from specdec_jax.training.evaluate import Examination
+from specdec_jax.training.optimizer import OPTIMIZERS, OptimizerConfig
+from specdec_jax.training.trainer import Training, TrainingConfig
+
+_ABOUT = """
+usage: specdec train --output=FOLDER --data=PATH [flags]
+
+Trains a draft on texts, or to imitate the model it shall draft for.
+
+  specdec train --output=draft --data=texts \\
+    --student=MODEL --teacher=TARGET --loss=total_variation
+  specdec train --output=model --data=texts \\
+    --config=config.json --tokenizer=TARGET
+
+The folder holds the best model so far, ready to be loaded, and in training/
+the checkpoints and what was measured. Killed? The same command goes on where
+it stopped. The exit code is 0, or 2 after bad input.
+"""
+
+FLAGS = command.new_flags()
+
+_OUTPUT = flags.DEFINE_string(
+  "output", None, "The folder to be written.", flag_values=FLAGS
+)
+_STUDENT = flags.DEFINE_string(
+  "student", None, "The model to begin with.", flag_values=FLAGS
+)
+_CONFIG = flags.DEFINE_string(
+  "config",
+  None,
+  "Instead of it: the config.json of a model with random weights.",
+  flag_values=FLAGS,
+)
+_TOKENIZER = flags.DEFINE_string(
+  "tokenizer", None, "The folder of its tokenizer.", flag_values=FLAGS
+)
+_TEACHER = flags.DEFINE_string(
+  "teacher", None, "The model to be imitated.", flag_values=FLAGS
+)
+_DATA = flags.DEFINE_multi_string(
+  "data",
+  None,
+  "A text or a .jsonl file, whose lines have a field text, or a folder of "
+  "them; may be given several times.",
+  flag_values=FLAGS,
+)
+_HELD_OUT = flags.DEFINE_multi_string(
+  "held_out",
+  None,
+  "Texts to measure with, likewise; every 50th of --data if not given.",
+  flag_values=FLAGS,
+)
+_SEQUENCE_LENGTH = flags.DEFINE_integer(
+  "sequence_length", 512, "Tokens of a row.", flag_values=FLAGS
+)
+_BATCH_SIZE = flags.DEFINE_integer(
+  "batch_size", 8, "Rows of a step.", flag_values=FLAGS
+)
+_ACCUMULATE = flags.DEFINE_integer(
+  "accumulate",
+  1,
+  "Parts of a batch that are gone through one after another.",
+  flag_values=FLAGS,
+)
+_STEPS = flags.DEFINE_integer(
+  "steps", 1000, "How many updates.", flag_values=FLAGS
+)
+_LOSS = flags.DEFINE_enum(
+  "loss",
+  None,
+  [losses.CROSS_ENTROPY, *losses.DISTILLATION],
+  "What is made small: by default cross_entropy, or forward_kl with a teacher.",
+  flag_values=FLAGS,
+)
+_OPTIMIZER = flags.DEFINE_enum(
+  "optimizer", "adamw", OPTIMIZERS, "Of the weights.", flag_values=FLAGS
+)
+_LEARNING_RATE = flags.DEFINE_float(
+  "learning_rate", 1e-3, "At its highest.", flag_values=FLAGS
+)
+_WARMUP_STEPS = flags.DEFINE_integer(
+  "warmup_steps", 100, "It rises for so long.", flag_values=FLAGS
+)
+_WEIGHT_DECAY = flags.DEFINE_float(
+  "weight_decay", 0.1, "Of matrices.", flag_values=FLAGS
+)
+_CLIP_NORM = flags.DEFINE_float(
+  "clip_norm", 1.0, "The longest a gradient may be.", flag_values=FLAGS
+)
+_AVERAGE_DECAY = flags.DEFINE_float(
+  "average_decay",
+  None,
+  "Train, but keep a moving average of the weights, 0.999 for example.",
+  flag_values=FLAGS,
+)
+_DTYPE = flags.DEFINE_enum(
+  "dtype",
+  "float32",
+  ["bfloat16", "float32"],
+  "Of activations, and of the teacher. Weights are trained in float32.",
+  flag_values=FLAGS,
+)
+_SEED = flags.DEFINE_integer(
+  "seed", 0, "Of random weights and of the data's order.", flag_values=FLAGS
+)
+_EVALUATE_EVERY = flags.DEFINE_integer(
+  "evaluate_every", 200, "Steps until the next checkpoint.", flag_values=FLAGS
+)
+_HELD_OUT_ROWS = flags.DEFINE_integer(
+  "held_out_rows", 64, "Rows to measure with.", flag_values=FLAGS
+)
+_NUM_DRAFT_TOKENS = flags.DEFINE_integer(
+  "num_draft_tokens", 4, "K, when τ is measured.", flag_values=FLAGS
+)
+_GROUPS = {
+  "models": (_OUTPUT, _STUDENT, _CONFIG, _TOKENIZER, _TEACHER),
+  "data": (_DATA, _HELD_OUT, _SEQUENCE_LENGTH),
+  "training": (
+    _STEPS,
+    _BATCH_SIZE,
+    _ACCUMULATE,
+    _LOSS,
+    _OPTIMIZER,
+    _LEARNING_RATE,
+    _WARMUP_STEPS,
+    _WEIGHT_DECAY,
+    _CLIP_NORM,
+    _AVERAGE_DECAY,
+    _DTYPE,
+    _SEED,
+  ),
+  "measuring": (_EVALUATE_EVERY, _HELD_OUT_ROWS, _NUM_DRAFT_TOKENS),
+}
+
+
+def main(argv: Sequence[str]) -> int:
+  """Runs the command; argv[0] is its name. Returns the exit code."""
+  return command.run(argv[0], lambda: _train(argv))
+
+
+def _train(argv: Sequence[str]) -> int:
+  if not command.parse(FLAGS, argv, _ABOUT, _GROUPS):
+    return 0
+  terminal = Terminal()
+  mesh = make_mesh()
+  if not _OUTPUT.value:
+    raise ValueError("--output: expected a folder, got none")
+  if not _DATA.value:
+    raise ValueError("--data: expected files or folders, got none")
+  if _STUDENT.value:
+    pupil = student.from_checkpoint(_STUDENT.value, mesh)
+  else:
+    pupil = student.fresh(
+      Path(_CONFIG.value).expanduser(),
+      Path(_TOKENIZER.value).expanduser(),
+      _SEED.value,
+      mesh,
+    )
+  teacher = (
+    loader.load(_TEACHER.value, dtype=_DTYPE.value, mesh=mesh)
+    if _TEACHER.value
+    else None
+  )
+  texts = data.read_texts(_DATA.value)
+  if _HELD_OUT.value:
+    held_out = data.read_texts(_HELD_OUT.value)
+  else:
+    texts, held_out = data.hold_out(texts)
+  packed, unseen = (
+    data.PackedTexts.of(
+      documents,
+      pupil.model.tokenizer,
+      pupil.model.eos_ids[0],
+      _SEQUENCE_LENGTH.value,
+      name,
+    )
+    for documents, name in ((texts, "data"), (held_out, "held-out data"))
+  )
+  folder = Path(_OUTPUT.value).expanduser()
+  training = Training(
+    folder,
+    pupil,
+    packed,
+    Examination(
+      unseen,
+      rows=_HELD_OUT_ROWS.value,
+      batch_size=_BATCH_SIZE.value,
+      num_draft_tokens=_NUM_DRAFT_TOKENS.value,
+    ),
+    TrainingConfig(
+      steps=_STEPS.value,
+      batch_size=_BATCH_SIZE.value,
+      accumulate=_ACCUMULATE.value,
+      loss=_LOSS.value
+      or ("forward_kl" if teacher else losses.CROSS_ENTROPY),
+      optimizer=OptimizerConfig(
+        name=_OPTIMIZER.value,
+        learning_rate=_LEARNING_RATE.value,
+        warmup_steps=_WARMUP_STEPS.value,
+        weight_decay=_WEIGHT_DECAY.value,
+        clip_norm=_CLIP_NORM.value,
+      ),
+      average_decay=_AVERAGE_DECAY.value,
+      dtype=_DTYPE.value,
+      evaluate_every=_EVALUATE_EVERY.value,
+      seed=_SEED.value,
+    ),
+    teacher,
+  )
+  training.run(terminal.line)
+  terminal.line(f"wrote {sanitize(str(folder))}")
+  return 0

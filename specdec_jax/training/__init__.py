@@ -1,0 +1,1 @@
+"""Training of drafts, and of the models they draft for."""

@@ -1,0 +1,165 @@
+"""Texts as rows of tokens: read, tokenised, packed, and put in order."""
+
+import dataclasses
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import tqdm
+
+from specdec_jax.loading.tokenizer import Tokenizer
+
+# What is read of a folder.
+_ENDINGS = (".jsonl", ".md", ".py", ".txt")
+# Of the documents, where no others are held out.
+_HELD_OUT = 50
+
+
+def read_texts(paths: Sequence[str]) -> list[str]:
+  """The documents of files and folders, in the order of their names.
+
+  A .jsonl file has an object with a field "text" in each line; any other file
+  is one document. Of a folder all .jsonl, .md, .py and .txt files are read, in
+  folders of it as well.
+
+  Raises:
+    ValueError: a path is not there, a file cannot be read, or none has text.
+  """
+  texts = []
+  for path in paths:
+    files = _files(Path(path).expanduser())
+    texts += [text for file in files for text in _documents(file)]
+  if not any(texts):
+    raise ValueError(f"no text in {', '.join(paths)}")
+  return texts
+
+
+def _files(path: Path) -> list[Path]:
+  if path.is_file():
+    return [path]
+  if not path.is_dir():
+    raise ValueError(f"no such file or folder: {path}")
+  files = sorted(
+    file
+    for file in path.rglob("*")
+    if file.suffix in _ENDINGS and file.is_file()
+  )
+  if not files:
+    raise ValueError(
+      f"no data in {path}: expected {', '.join(_ENDINGS)} files, found none"
+    )
+  return files
+
+
+def _documents(file: Path) -> Iterator[str]:
+  try:
+    content = file.read_text(encoding="utf-8")
+  except UnicodeDecodeError as error:
+    raise ValueError(f"{file} is not UTF-8: {error}") from error
+  if file.suffix != ".jsonl":
+    yield content
+    return
+  for number, line in enumerate(content.splitlines(), 1):
+    if line.strip():
+      yield _text_of(line, f"{file}, line {number}")
+
+
+def _text_of(line: str, where: str) -> str:
+  try:
+    record = json.loads(line)
+  except (ValueError, RecursionError) as error:
+    raise ValueError(f"{where} is not JSON: {error}") from error
+  if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+    raise ValueError(
+      f'{where}: expected an object with a field "text" that is a string'
+    )
+  return record["text"]
+
+
+def hold_out(texts: Sequence[str]) -> tuple[list[str], list[str]]:
+  """Training and held-out documents: every fiftieth is held out.
+
+  Raises:
+    ValueError: there are too few documents to spare any.
+  """
+  if len(texts) < 2:
+    raise ValueError(
+      "expected several documents, to hold some out, got one; name held-out "
+      "data of their own"
+    )
+  every = min(_HELD_OUT, len(texts))
+  held_out = [text for i, text in enumerate(texts) if i % every == every - 1]
+  kept = [text for i, text in enumerate(texts) if i % every != every - 1]
+  return kept, held_out
+
+
+@dataclasses.dataclass(frozen=True)
+class PackedTexts:
+  """Documents end to end, each with its end-of-sequence token, in rows.
+
+  Attributes:
+    row_NT: rows of sequence_length + 1 tokens. The last one of a row is the
+      first of the next, so that each token but the very first is predicted
+      once.
+    bytes_per_token: UTF-8 bytes of the documents for each of their tokens.
+  """
+
+  row_NT: np.ndarray
+  bytes_per_token: float
+
+  @classmethod
+  def of(
+    cls,
+    texts: Sequence[str],
+    tokenizer: Tokenizer,
+    eos_id: int,
+    sequence_length: int,
+    name: str,
+  ) -> "PackedTexts":
+    """Packs documents.
+
+    Args:
+      texts: the documents.
+      tokenizer: reads them.
+      eos_id: what stands between them.
+      sequence_length: tokens of a row, the one more not counted.
+      name: what the progress bar and errors call them.
+
+    Raises:
+      ValueError: they do not fill one row.
+    """
+    parts = []
+    for text in tqdm.tqdm(
+      texts,
+      desc=f"Reading {name}",
+      unit="texts",
+      disable=not sys.stderr.isatty(),
+      file=sys.stderr,
+    ):
+      parts.append(np.array([*tokenizer.encode(text), eos_id], np.int32))
+    tokens = np.concatenate(parts)
+    count = (len(tokens) - 1) // sequence_length
+    if not count:
+      raise ValueError(
+        f"{name}: expected {sequence_length + 1} tokens at least, to fill one "
+        f"row, got {len(tokens)}"
+      )
+    size = sum(len(text.encode()) for text in texts)
+    rows = np.lib.stride_tricks.sliding_window_view(tokens, sequence_length + 1)
+    return cls(rows[::sequence_length], size / len(tokens))
+
+  def batch(self, step: int, size: int, seed: int) -> np.ndarray:
+    """The rows of a step, `[size, T + 1]`: a function of step and seed alone.
+
+    Each epoch goes through all rows in an order of its own.
+    """
+    count = len(self.row_NT)
+    wanted = np.arange(step * size, (step + 1) * size)
+    order = {
+      epoch: np.random.default_rng((seed, epoch)).permutation(count)
+      for epoch in set((wanted // count).tolist())
+    }
+    rows = [order[i // count][i % count] for i in wanted.tolist()]
+    return self.row_NT[rows]

@@ -1,0 +1,196 @@
+"""What a training carries from step to step, and one step."""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import lax
+from jax.sharding import NamedSharding, PartitionSpec
+
+from specdec_jax import sharding
+from specdec_jax.models.language_model import LanguageModel
+from specdec_jax.models.transformer import Params, TransformerNetwork
+from specdec_jax.training import losses
+from specdec_jax.types import Array, Network, PyTree
+
+
+@functools.partial(
+  jax.tree_util.register_dataclass,
+  data_fields=["step", "params", "average", "optimizer"],
+  meta_fields=[],
+)
+@dataclasses.dataclass(frozen=True)
+class TrainState:
+  """The state of a training.
+
+  Attributes:
+    step: how many steps have been made.
+    params: the student's weights, float32.
+    average: their exponential moving average; None if none is kept.
+    optimizer: the state of optax's transformation.
+  """
+
+  step: Array
+  params: Params
+  average: Params | None
+  optimizer: PyTree
+
+  @property
+  def result(self) -> Params:
+    """The weights that a training is for."""
+    return self.params if self.average is None else self.average
+
+
+@dataclasses.dataclass(frozen=True)
+class Objective:
+  """What is made small. Static: a program is compiled for it.
+
+  Attributes:
+    student: the network that is trained.
+    teacher: the network it learns from; None with cross-entropy.
+    loss: its name, "cross_entropy" or one of `losses.DISTILLATION`.
+  """
+
+  student: TransformerNetwork
+  teacher: Network | None
+  loss: str
+
+  def laws(
+    self, params: Params, teacher: PyTree, tokens_BT: Array
+  ) -> tuple[Array, Array | None]:
+    """Log-probabilities of student and teacher after each token.
+
+    Args:
+      params: the student's weights, of any type.
+      teacher: the teacher's weights; None if there is none.
+      tokens_BT: whole texts.
+    """
+    dtype = self.student.dtype
+    own = jax.tree.map(lambda leaf: leaf.astype(dtype), params)
+    log_q_BTV = _log_law(self.student, own, tokens_BT)
+    if self.teacher is None:
+      return log_q_BTV, None
+    log_p_BTV = _log_law(self.teacher, teacher, tokens_BT)
+    return log_q_BTV, lax.stop_gradient(log_p_BTV)
+
+  def __call__(
+    self, params: Params, teacher: PyTree, row_BT: Array, weight_BT: Array
+  ) -> Array:
+    """The mean loss over positions.
+
+    Args:
+      params: the student's weights.
+      teacher: the teacher's.
+      row_BT: rows of T + 1 tokens.
+      weight_BT: how much each of the T positions counts.
+    """
+    log_q_BTV, log_p_BTV = self.laws(params, teacher, row_BT[:, :-1])
+    if log_p_BTV is None:
+      loss_BT = losses.cross_entropy(row_BT[:, 1:], log_q_BTV)
+    else:
+      loss_BT = losses.DISTILLATION[self.loss](log_p_BTV, log_q_BTV)
+    return jnp.sum(loss_BT * weight_BT) / jnp.sum(weight_BT)
+
+
+def _log_law(network: Network, params: PyTree, tokens_BT: Array) -> Array:
+  start_B = jnp.zeros(len(tokens_BT), jnp.int32)
+  hidden_BTD, _, _ = network.forward(params, tokens_BT, start_B, None)
+  return jax.nn.log_softmax(network.head(params, hidden_BTD), axis=-1)
+
+
+Step = Callable[
+  [TrainState, PyTree, Array, Array], tuple[TrainState, dict[str, Array]]
+]
+
+
+def make_step(
+  objective: Objective,
+  transformation: optax.GradientTransformation,
+  average_decay: float,
+  accumulate: int,
+  state: TrainState,
+) -> Step:
+  """Compiles one step: `(state, teacher, row_BT, weight_BT)`.
+
+  The state is donated and stays where it is. Of a batch, `accumulate` parts
+  are gone through one after the other.
+  """
+
+  def step(
+    state: TrainState, teacher: PyTree, row_BT: Array, weight_BT: Array
+  ) -> tuple[TrainState, dict[str, Array]]:
+    def add(total: PyTree, part: tuple[Array, Array]) -> tuple[PyTree, None]:
+      one = jax.value_and_grad(objective)(state.params, teacher, *part)
+      return jax.tree.map(jnp.add, total, one), None
+
+    if accumulate == 1:
+      loss, gradient = jax.value_and_grad(objective)(
+        state.params, teacher, row_BT, weight_BT
+      )
+    else:
+      # Row by row in turn, so that each part lies on all devices.
+      parts = tuple(
+        array.reshape(-1, accumulate, array.shape[1]).swapaxes(0, 1)
+        for array in (row_BT, weight_BT)
+      )
+      zero = jax.tree.map(jnp.zeros_like, (jnp.float32(0), state.params))
+      total, _ = lax.scan(add, zero, parts)
+      loss, gradient = jax.tree.map(lambda leaf: leaf / accumulate, total)
+    update, optimizer = transformation.update(
+      gradient, state.optimizer, state.params
+    )
+    params = optax.apply_updates(state.params, update)
+    average = state.average
+    if average is not None:
+      average = optax.incremental_update(params, average, 1 - average_decay)
+    metrics = {"loss": loss, "gradient_norm": optax.global_norm(gradient)}
+    return TrainState(state.step + 1, params, average, optimizer), metrics
+
+  where = jax.tree.map(lambda leaf: leaf.sharding, state)
+  return jax.jit(step, donate_argnums=0, out_shardings=(where, None))
+
+
+def init_state(
+  params: Params,
+  transformation: optax.GradientTransformation,
+  averaged: bool,
+  mesh: jax.sharding.Mesh,
+) -> TrainState:
+  """The state before the first step.
+
+  Args:
+    params: the student's weights, float32, where they shall lie.
+    transformation: of the optimiser.
+    averaged: whether an average of the weights is kept.
+    mesh: where all of it lies.
+  """
+  everywhere = NamedSharding(mesh, PartitionSpec())
+
+  def place(path: Any, leaf: jax.ShapeDtypeStruct) -> NamedSharding:
+    """Beside the parameter that it belongs to."""
+    name = getattr(path[-1], "key", None) if path else None
+    like = params.get(name) if isinstance(name, str) else None
+    if like is None or like.shape != leaf.shape:
+      return everywhere
+    return like.sharding
+
+  shapes = jax.eval_shape(transformation.init, params)
+  where = jax.tree_util.tree_map_with_path(place, shapes)
+  return TrainState(
+    step=sharding.replicate(jnp.int32(0), mesh),
+    params=params,
+    average=jax.tree.map(jnp.copy, params) if averaged else None,
+    optimizer=jax.jit(transformation.init, out_shardings=where)(params),
+  )
+
+
+def as_model(
+  student: LanguageModel, network: TransformerNetwork, params: Params
+) -> LanguageModel:
+  """The student with these weights, in the type of this network."""
+  weights = jax.tree.map(lambda leaf: leaf.astype(network.dtype), params)
+  return dataclasses.replace(student, network=network, params=weights)

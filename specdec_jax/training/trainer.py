@@ -1,0 +1,309 @@
+"""A training from its first step to its last, through kills in between."""
+
+import dataclasses
+import hashlib
+import json
+import math
+import sys
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+import tqdm
+from jax.sharding import NamedSharding
+
+from specdec_jax import sharding
+from specdec_jax.loading.source import read_json
+from specdec_jax.models.language_model import LanguageModel
+from specdec_jax.models.transformer import TransformerNetwork
+from specdec_jax.training import losses
+from specdec_jax.training import state as state_lib
+from specdec_jax.training.checkpoints import Checkpoints
+from specdec_jax.training.data import PackedTexts
+from specdec_jax.training.evaluate import Examination, Scores
+from specdec_jax.training.metrics import MetricsFile
+from specdec_jax.training.optimizer import OptimizerConfig
+from specdec_jax.training.state import Objective, TrainState
+from specdec_jax.training.student import Student
+from specdec_jax.types import Array
+
+# In the folder of the model.
+_FOLDER = "training"
+
+
+@dataclasses.dataclass(frozen=True)
+class TrainingConfig:
+  """How a student is trained.
+
+  Attributes:
+    steps: how many updates.
+    batch_size: rows of a step.
+    accumulate: the parts of a batch that are gone through one after another.
+    loss: "cross_entropy", or one of `losses.DISTILLATION` with a teacher.
+    optimizer: how weights follow gradients.
+    average_decay: of a moving average of the weights, which then is the
+      result; None for none.
+    dtype: of activations; the weights are kept in float32.
+    evaluate_every: steps between examinations; the state is saved then too.
+    seed: of the order of the data.
+  """
+
+  steps: int
+  batch_size: int = 8
+  accumulate: int = 1
+  loss: str = losses.CROSS_ENTROPY
+  optimizer: OptimizerConfig = dataclasses.field(
+    default_factory=OptimizerConfig
+  )
+  average_decay: float | None = None
+  dtype: str = "float32"
+  evaluate_every: int = 200
+  seed: int = 0
+
+
+class Training:
+  """A training in a folder.
+
+  The folder holds the best model so far, for `load` and transformers, and in
+  `training/` the checkpoints, metrics.jsonl and run.json. Begun again with the
+  same arguments it goes on from the newest checkpoint, and the metrics are
+  those of a training that was never interrupted.
+  """
+
+  def __init__(
+    self,
+    folder: Path,
+    student: Student,
+    texts: PackedTexts,
+    examination: Examination,
+    config: TrainingConfig,
+    teacher: LanguageModel | None = None,
+  ):
+    """Checks that all fits together, and compiles nothing yet.
+
+    Args:
+      folder: where everything is written.
+      student: the model to be trained.
+      texts: what it learns.
+      examination: how its progress is measured.
+      config: how it is trained.
+      teacher: whom it imitates.
+
+    Raises:
+      ValueError: what does not fit, or another training in the folder.
+    """
+    self._folder = folder / _FOLDER
+    self._student = student
+    self._texts = texts
+    self._examination = examination
+    self._config = config
+    self._teacher = teacher
+    self._mesh = student.model.mesh
+    self._network = TransformerNetwork(
+      student.config, config.dtype, student.model.network.platform
+    )
+    self._objective = Objective(
+      self._network, None if teacher is None else teacher.network, config.loss
+    )
+    self._transformation = config.optimizer.make(config.steps)
+    self._schedule = config.optimizer.schedule(config.steps)
+    self._check()
+    self._folder.mkdir(parents=True, exist_ok=True)
+    self._recognize()
+
+  def run(self, report: Callable[[str], None] = lambda line: None) -> Scores:
+    """Trains to the last step. Returns the scores of the best one.
+
+    Args:
+      report: is given lines about what goes on.
+
+    Raises:
+      ValueError: loss or gradient is no number any more.
+      OSError: a checkpoint cannot be written.
+    """
+    config = self._config
+    state = state_lib.init_state(
+      self._student.model.params,
+      self._transformation,
+      config.average_decay is not None,
+      self._mesh,
+    )
+    with Checkpoints(self._folder / "checkpoints") as checkpoints:
+      begin = checkpoints.latest or 0
+      if begin:
+        state = checkpoints.load(begin, state)
+        report(f"goes on from step {begin}")
+      with MetricsFile(self._folder / "metrics.jsonl", begin) as metrics:
+        self._loop(state, begin, checkpoints, metrics, report)
+      best = checkpoints.best
+      state = checkpoints.load(best, state)
+      self._student.write(self._folder.parent, state.result)
+      return Scores(**checkpoints.metrics(best))
+
+  def _loop(
+    self,
+    state: TrainState,
+    begin: int,
+    checkpoints: Checkpoints,
+    metrics: MetricsFile,
+    report: Callable[[str], None],
+  ) -> None:
+    config = self._config
+    step = state_lib.make_step(
+      self._objective,
+      self._transformation,
+      config.average_decay or 0.0,
+      config.accumulate,
+      state,
+    )
+    weights = None if self._teacher is None else self._teacher.params
+    started = time.perf_counter()
+    length = self._texts.row_NT.shape[1] - 1
+    tokens = config.batch_size * length
+
+    def note(number: int, measured: Mapping[str, Array]) -> None:
+      """Waits for a step and writes down what it was like."""
+      values = {name: float(value) for name, value in measured.items()}
+      broken = [name for name in values if not math.isfinite(values[name])]
+      if broken:
+        raise ValueError(
+          f"step {number}: {broken[0]} is {values[broken[0]]}; the last good "
+          f"checkpoint is that of step {checkpoints.latest or 0}. Lower the "
+          "learning rate, or look at the data"
+        )
+      rate = float(self._schedule(number - 1))
+      seconds = round(time.perf_counter() - started, 3)
+      metrics.write(
+        number, {**values, "learning_rate": rate, "seconds": seconds}
+      )
+      bar.set_postfix(loss=f"{values['loss']:.3f}", refresh=False)
+      bar.update(tokens)
+
+    with tqdm.tqdm(
+      total=config.steps * tokens,
+      initial=begin * tokens,
+      desc="Training",
+      unit="tok",
+      unit_scale=True,
+      disable=not sys.stderr.isatty(),
+      file=sys.stderr,
+    ) as bar:
+      waiting: tuple[int, Mapping[str, Array]] | None = None
+      for number in range(begin + 1, config.steps + 1):
+        row_BT = self._put(
+          self._texts.batch(number - 1, config.batch_size, config.seed)
+        )
+        weight_BT = self._put(np.ones((config.batch_size, length), np.float32))
+        state, measured = step(state, weights, row_BT, weight_BT)
+        if waiting:  # the device is busy with the next one meanwhile
+          note(*waiting)
+        waiting = (number, measured)
+        if number % config.evaluate_every == 0 or number == config.steps:
+          note(*waiting)
+          waiting = None
+          scores = self._examine(state)
+          metrics.write(number, {"held_out": scores})
+          checkpoints.save(state, scores)
+          if checkpoints.best == number:
+            self._student.write(self._folder.parent, state.result)
+          report(f"step {number}: {_told(scores)}")
+
+  def _examine(self, state: TrainState) -> dict[str, float]:
+    student = state_lib.as_model(
+      self._student.model, self._network, state.result
+    )
+    scores = self._examination(
+      self._objective, state.result, student, self._teacher
+    )
+    found = dataclasses.asdict(scores)
+    return {name: value for name, value in found.items() if value is not None}
+
+  def _put(self, array: np.ndarray) -> jax.Array:
+    """Puts a batch where its rows belong."""
+    spec = sharding.batch_spec(len(array), self._mesh)
+    return jax.device_put(array, NamedSharding(self._mesh, spec))
+
+  def _check(self) -> None:
+    config, model = self._config, self._student.model
+    length = self._texts.row_NT.shape[1] - 1
+    if length > model.network.max_length:
+      raise ValueError(
+        f"sequence_length: expected at most {model.network.max_length}, what "
+        f"{model.name} was made for, got {length}"
+      )
+    if config.batch_size % config.accumulate:
+      raise ValueError(
+        f"accumulate: expected a divisor of the batch's {config.batch_size} "
+        f"rows, got {config.accumulate}"
+      )
+    teacher = self._teacher
+    if (teacher is None) != (config.loss == losses.CROSS_ENTROPY):
+      raise ValueError(
+        f"loss: {config.loss} "
+        + ("needs a teacher" if teacher is None else "needs no teacher")
+      )
+    if teacher is None:
+      return
+    if length > teacher.network.max_length:
+      raise ValueError(
+        f"sequence_length: expected at most {teacher.network.max_length}, "
+        f"what the teacher {teacher.name} was made for, got {length}"
+      )
+    reason = model.tokenizer_mismatch(teacher)
+    if reason:
+      raise ValueError(
+        f"student {model.name} and teacher {teacher.name} have different "
+        f"tokenizers: {reason}; a student needs the teacher's tokenizer"
+      )
+
+  def _recognize(self) -> None:
+    """Refuses to go on with a training that was another one."""
+    path = self._folder / "run.json"
+    ours = json.loads(json.dumps(self._description()))
+    if path.is_file():
+      theirs = read_json(path)
+      other = sorted(
+        name
+        for name in ours.keys() | theirs.keys()
+        if ours.get(name) != theirs.get(name)
+      )
+      if other:
+        raise ValueError(
+          f"{self._folder.parent} holds another training: "
+          + "; ".join(
+            f"{name} was {theirs.get(name)!r}, now {ours.get(name)!r}"
+            for name in other
+          )
+          + ". Use the same values to go on with it, or another folder"
+        )
+    path.write_text(json.dumps(ours, indent=2) + "\n", encoding="utf-8")
+
+  def _description(self) -> dict[str, Any]:
+    """What a training is: the same description means the same metrics."""
+    config = dataclasses.asdict(self._config)
+    optimizer = config.pop("optimizer")
+    teacher = self._teacher
+    return {
+      **config,
+      **{f"optimizer_{name}": value for name, value in optimizer.items()},
+      "student": _digest(*self._student.model.params.values()),
+      "teacher": teacher and _digest(*jax.tree.leaves(teacher.params)),
+      "texts": _digest(self._texts.row_NT),
+      "held_out": _digest(self._examination.texts.row_NT),
+      "sequence_length": self._texts.row_NT.shape[1] - 1,
+    }
+
+
+def _digest(*arrays: Any) -> str:
+  """What tells arrays from others."""
+  hashed = hashlib.sha256()
+  for array in arrays:
+    hashed.update(np.ascontiguousarray(array).view(np.uint8))
+  return hashed.hexdigest()[:16]
+
+
+def _told(scores: Mapping[str, float]) -> str:
+  return ", ".join(f"{name} {value:.4f}" for name, value in scores.items())
