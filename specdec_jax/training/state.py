@@ -51,7 +51,8 @@ class Objective:
 
   Attributes:
     student: the network that is trained.
-    teacher: the network it learns from; None with cross-entropy.
+    teacher: the network it is compared with, and learns from unless the loss
+      is cross-entropy; None if there is none.
     loss: its name, "cross_entropy" or one of `losses.DISTILLATION`.
   """
 
@@ -69,13 +70,17 @@ class Objective:
       teacher: the teacher's weights; None if there is none.
       tokens_BT: whole texts.
     """
-    dtype = self.student.dtype
-    own = jax.tree.map(lambda leaf: leaf.astype(dtype), params)
-    log_q_BTV = _log_law(self.student, own, tokens_BT)
+    log_q_BTV = self._law(params, tokens_BT)
     if self.teacher is None:
       return log_q_BTV, None
     log_p_BTV = _log_law(self.teacher, teacher, tokens_BT)
     return log_q_BTV, lax.stop_gradient(log_p_BTV)
+
+  def _law(self, params: Params, tokens_BT: Array) -> Array:
+    """Log-probabilities of the student after each token, `[B, T, V]`."""
+    dtype = self.student.dtype
+    own = jax.tree.map(lambda leaf: leaf.astype(dtype), params)
+    return _log_law(self.student, own, tokens_BT)
 
   def __call__(
     self, params: Params, teacher: PyTree, row_BT: Array, weight_BT: Array
@@ -88,10 +93,11 @@ class Objective:
       row_BT: rows of T + 1 tokens.
       weight_BT: how much each of the T positions counts.
     """
-    log_q_BTV, log_p_BTV = self.laws(params, teacher, row_BT[:, :-1])
-    if log_p_BTV is None:
+    if self.loss == losses.CROSS_ENTROPY:
+      log_q_BTV = self._law(params, row_BT[:, :-1])
       loss_BT = losses.cross_entropy(row_BT[:, 1:], log_q_BTV)
     else:
+      log_q_BTV, log_p_BTV = self.laws(params, teacher, row_BT[:, :-1])
       loss_BT = losses.DISTILLATION[self.loss](log_p_BTV, log_q_BTV)
     return jnp.sum(loss_BT * weight_BT) / jnp.sum(weight_BT)
 

@@ -90,7 +90,8 @@ class Training:
       texts: what it learns.
       examination: how its progress is measured.
       config: how it is trained.
-      teacher: whom it imitates.
+      teacher: the model that it shall draft for. It imitates its law, or with
+        cross-entropy is only compared with it.
 
     Raises:
       ValueError: what does not fit, or another training in the folder.
@@ -240,12 +241,9 @@ class Training:
         f"rows, got {config.accumulate}"
       )
     teacher = self._teacher
-    if (teacher is None) != (config.loss == losses.CROSS_ENTROPY):
-      raise ValueError(
-        f"loss: {config.loss} "
-        + ("needs a teacher" if teacher is None else "needs no teacher")
-      )
     if teacher is None:
+      if config.loss != losses.CROSS_ENTROPY:
+        raise ValueError(f"loss: {config.loss} needs a teacher, got none")
       return
     if length > teacher.network.max_length:
       raise ValueError(
