@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Remakes the pycode pair: corpus, tokenizer, target and draft.
+#
+#   checkpoints/pycode/recipe.sh WORK
+#
+# WORK is a folder for what lies between, of about 1 GB. Needs Python 3.13.0
+# with specdec_jax installed, and about five hours on two cores. Killed? The
+# same command goes on where it stopped. What a run prints is in the model card.
+set -euo pipefail
+
+work=${1:?usage: recipe.sh WORK, a folder for what lies between}
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+mkdir -p "$work"
+
+python "$here/corpus.py" --out "$work/corpus"
+python "$here/make_tokenizer.py" \
+  --corpus "$work/corpus" --out "$work/tokenizer"
+
+data=(
+  --data="$work/corpus/train.jsonl" --held_out="$work/corpus/heldout.jsonl"
+  --tokenizer="$work/tokenizer" --optimizer=muon
+)
+specdec train --output="$work/target" --config="$here/target.json" "${data[@]}" \
+  --steps=900 --batch_size=16 --sequence_length=512 \
+  --learning_rate=4e-3 --warmup_steps=40 --evaluate_every=50
+
+for model in target draft; do
+  rm -rf "$here/$model"
+  specdec convert --source="$work/$model" --output="$here/$model" \
+    --dtype=bfloat16
+done
