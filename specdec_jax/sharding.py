@@ -20,6 +20,7 @@ MODEL = "model"
 RULES: Mapping[str, str | None] = {
   "batch": DATA,
   "vocab": MODEL,
+  "draft_vocab": None,
   "embed": None,
   "mlp": MODEL,
   "heads": MODEL,

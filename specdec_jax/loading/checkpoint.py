@@ -26,22 +26,25 @@ class Checkpoint(abc.ABC):
 
   Attributes:
     tensors: all tensors by name; nothing but headers has been read.
-    readable: the types that can be read.
+    readable: the types of weights that can be read.
+    integer: what the format calls int32, the type of token ids.
   """
 
   tensors: Mapping[str, Tensor]
   readable: tuple[str, ...]
+  integer: str = "int32"
 
   def check(
     self,
-    expected: Mapping[str, tuple[int, ...]],
+    expected: Mapping[str, Tensor],
     ignored: tuple[str, ...] = (),
     limit: int = 20,
   ) -> None:
     """Compares names and shapes with what a model expects.
 
     Args:
-      expected: shape by name.
+      expected: tensors by name, their types as numpy calls them: int32 is
+        read as it is, while weights may have any type that can be read.
       ignored: tensors whose names end so may be there.
       limit: how many faults are listed.
 
@@ -49,19 +52,22 @@ class Checkpoint(abc.ABC):
       ValueError: all faults at once.
     """
     faults = []
-    for name, shape in expected.items():
+    for name, wanted in expected.items():
       tensor = self.tensors.get(name)
       if tensor is None:
         faults.append(f"{name}: missing")
-      elif tensor.shape != shape:
+        continue
+      is_integer = wanted.dtype == "int32"
+      types = (self.integer,) if is_integer else self.readable
+      if tensor.shape != wanted.shape:
         faults.append(
-          f"{name}: wrong shape, expected {list(shape)}, "
+          f"{name}: wrong shape, expected {list(wanted.shape)}, "
           f"got {list(tensor.shape)}"
         )
-      elif tensor.dtype not in self.readable:
+      elif tensor.dtype not in types:
         faults.append(
           f"{name}: type {tensor.dtype} is not supported; "
-          f"supported: {', '.join(self.readable)}"
+          f"supported: {', '.join(types)}"
         )
     for name in self.tensors:
       if name not in expected and not name.endswith(ignored):

@@ -15,13 +15,17 @@ import numpy as np
 import tqdm
 
 from specdec_jax.loading import loader, orbax
+from specdec_jax.loading.checkpoint import Tensor
 from specdec_jax.loading.source import Source
 from specdec_jax.models import config as config_lib
 from specdec_jax.models.transformer import TransformerNetwork
 
 # What formats call the types that are kept as they are.
 _KEPT = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
-_SAFETENSORS = {ours: theirs for theirs, ours in _KEPT.items()}
+_INTEGER = "int32"  # of token ids, whatever type the weights have
+_SAFETENSORS = {ours: theirs for theirs, ours in _KEPT.items()} | {
+  _INTEGER: "I32"
+}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,7 +35,7 @@ class Exported:
   Attributes:
     tensors: how many tensors.
     size: their bytes.
-    dtype: their type.
+    dtype: the type of weights.
   """
 
   tensors: int
@@ -65,26 +69,29 @@ def export(
     ValueError: the folder is in use, or the model broken or not supported.
     OSError: it cannot be written.
   """
-  if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
-    raise ValueError(f"{folder} is in use; expected a new or an empty folder")
+  check_unused(folder)
   config = config_lib.from_hf(source.fields)
-  shapes = loader.check(source.weights, TransformerNetwork(config), config)
+  needed = loader.check(source.weights, TransformerNetwork(config), config)
   if dtype is None:
-    largest = max(shapes, key=lambda name: math.prod(shapes[name]))
+    largest = max(needed, key=lambda name: math.prod(needed[name].shape))
     stored = source.weights.tensors[largest].dtype
     stored = _KEPT.get(stored, stored)
     dtype = stored if stored in _SAFETENSORS else "bfloat16"
   reader = source.read_tokenizer()
+  written = {
+    name: Tensor(t.shape, t.dtype if t.dtype == _INTEGER else dtype)
+    for name, t in needed.items()
+  }
   sizes = {
-    name: math.prod(shape) * np.dtype(dtype).itemsize
-    for name, shape in shapes.items()
+    name: math.prod(tensor.shape) * np.dtype(tensor.dtype).itemsize
+    for name, tensor in written.items()
   }
   with _made_at_once(folder) as partial:
-    tensors = _read(source, shapes, sizes, dtype, progress)
+    tensors = _read(source, written, sizes, progress)
     if form == "orbax":
       orbax.save(partial, dict(tensors))
     else:
-      _write_files(partial, tensors, shapes, sizes, dtype, max_shard_bytes)
+      _write_files(partial, tensors, written, sizes, max_shard_bytes)
     if reader is not None:
       reader.save(partial)
     if source.generation:
@@ -92,7 +99,13 @@ def export(
     fields = {k: v for k, v in source.fields.items() if k != "torch_dtype"}
     # Last: without it the folder is no model.
     _write_json(partial / "config.json", fields | {"dtype": dtype})
-  return Exported(len(shapes), sum(sizes.values()), dtype)
+  return Exported(len(written), sum(sizes.values()), dtype)
+
+
+def check_unused(folder: Path) -> None:
+  """Raises ValueError unless the folder is new or empty."""
+  if folder.exists() and not (folder.is_dir() and not any(folder.iterdir())):
+    raise ValueError(f"{folder} is in use; expected a new or an empty folder")
 
 
 @contextlib.contextmanager
@@ -110,9 +123,8 @@ def _made_at_once(folder: Path) -> Iterator[Path]:
 
 def _read(
   source: Source,
-  shapes: Mapping[str, tuple[int, ...]],
+  written: Mapping[str, Tensor],
   sizes: Mapping[str, int],
-  dtype: str,
   progress: bool,
 ) -> Iterator[tuple[str, np.ndarray]]:
   """The tensors, one after the other."""
@@ -124,18 +136,17 @@ def _read(
     disable=not (progress and sys.stderr.isatty()),
     file=sys.stderr,
   ) as bar:
-    for name, shape in shapes.items():
-      whole = tuple(slice(0, size) for size in shape)
-      yield name, source.weights.read(name, whole, dtype)
+    for name, tensor in written.items():
+      whole = tuple(slice(0, size) for size in tensor.shape)
+      yield name, source.weights.read(name, whole, tensor.dtype)
       bar.update(sizes[name])
 
 
 def _write_files(
   folder: Path,
   tensors: Iterator[tuple[str, np.ndarray]],
-  shapes: Mapping[str, tuple[int, ...]],
+  written: Mapping[str, Tensor],
   sizes: Mapping[str, int],
-  dtype: str,
   max_bytes: int,
 ) -> None:
   """Writes safetensors files, and their index where there are several."""
@@ -153,7 +164,7 @@ def _write_files(
     file = f"model-{i:05}-of-{count:05}.safetensors"
     file = file if count > 1 else "model.safetensors"
     places |= dict.fromkeys(names, file)
-    _write_file(folder / file, tensors, names, shapes, sizes, dtype)
+    _write_file(folder / file, tensors, names, written, sizes)
   if count > 1:
     index = {
       "metadata": {"total_size": sum(sizes.values())},
@@ -166,9 +177,8 @@ def _write_file(
   path: Path,
   tensors: Iterator[tuple[str, np.ndarray]],
   names: Iterable[str],
-  shapes: Mapping[str, tuple[int, ...]],
+  written: Mapping[str, Tensor],
   sizes: Mapping[str, int],
-  dtype: str,
 ) -> None:
   """Writes the next tensors, these, without holding more than one of them.
 
@@ -179,8 +189,8 @@ def _write_file(
   for name in names:
     begin, end = end, end + sizes[name]
     header[name] = {
-      "dtype": _SAFETENSORS[dtype],
-      "shape": shapes[name],
+      "dtype": _SAFETENSORS[written[name].dtype],
+      "shape": written[name].shape,
       "data_offsets": [begin, end],
     }
   text = json.dumps(header).encode()

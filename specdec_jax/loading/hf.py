@@ -111,6 +111,7 @@ class SafetensorsFiles(Checkpoint):
   """The tensors of some safetensors files."""
 
   readable = ("BF16", "F16", "F32")
+  integer = "I32"
 
   def __init__(self, files: list[Path]):
     """Reads the headers.

@@ -11,9 +11,10 @@ import tqdm
 
 from specdec_jax import sharding
 from specdec_jax.loading import gguf, hf, orbax, tokenizer
-from specdec_jax.loading.checkpoint import Checkpoint
+from specdec_jax.loading.checkpoint import Checkpoint, Tensor
 from specdec_jax.loading.source import Source, from_folder
 from specdec_jax.models import config as config_lib
+from specdec_jax.models.fields import short
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import (
   ParamInfo,
@@ -120,11 +121,11 @@ def check(
   files: Checkpoint,
   network: TransformerNetwork,
   config: config_lib.ModelConfig,
-) -> dict[str, tuple[int, ...]]:
+) -> dict[str, Tensor]:
   """Compares the headers with the network, before the vocabulary is cut.
 
   Returns:
-    The tensors that the network needs: shape by name.
+    The tensors that the network needs, in its own types, by name.
 
   Raises:
     ValueError: all faults at once.
@@ -136,13 +137,35 @@ def check(
       f"checkpoint has {len(files.tensors)} tensors only"
     )
   family = config.family
+  infos = network.param_infos()
   places = family.stored(_shapes(network), files.tensors)
-  expected = {place.name: place.shape for place in places.values()}
+  expected = {
+    place.name: Tensor(place.shape, infos[path].dtype)
+    for path, place in places.items()
+  }
   ignored = family.ignored
   if config.tied:
     ignored += (family.tensor_name("head.weight"),)
   files.check(expected, ignored)
+  if config.draft_vocab_size:
+    _check_draft_vocab(files, config)
   return expected
+
+
+def _check_draft_vocab(
+  files: Checkpoint, config: config_lib.ModelConfig
+) -> None:
+  """Each row of a limited head must be of another token, in rising order."""
+  name = config.family.tensor_name("draft_vocab_ids")
+  whole = (slice(0, config.draft_vocab_size),)
+  id_N = files.read(name, whole, "int32")
+  # Of the rows of the embedding: a tokenizer may know fewer of them.
+  bounds_N = np.concatenate([[-1], id_N, [config.vocab_size]])
+  if (np.diff(bounds_N) < 1).any():
+    raise ValueError(
+      f"{name}: expected {len(id_N)} different tokens in rising order, all "
+      f"below {config.vocab_size}, got {short(id_N.tolist())}"
+    )
 
 
 def _shapes(network: TransformerNetwork) -> dict[str, tuple[int, ...]]:
@@ -157,10 +180,10 @@ def _read(
   progress: bool,
 ) -> Params:
   """Reads all weights onto the mesh."""
-  itemsize = np.dtype(network.dtype).itemsize
 
   def size(item: tuple[str, ParamInfo]) -> int:
-    return int(np.prod(item[1].shape)) * itemsize
+    info = item[1]
+    return int(np.prod(info.shape)) * np.dtype(info.dtype).itemsize
 
   # Largest first: what a tensor takes while it is copied comes on top of what
   # is there already.
@@ -183,7 +206,7 @@ def _read(
           slice(*s.indices(n)[:2])
           for s, n in zip(index, info.shape, strict=True)
         )
-        stored = files.read(place.name, place.index(bounds), network.dtype)
+        stored = files.read(place.name, place.index(bounds), info.dtype)
         return stored.T if place.transposed else stored
 
       where = jax.sharding.NamedSharding(mesh, info.spec(mesh))

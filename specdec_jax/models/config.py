@@ -15,7 +15,8 @@ _ACTIVATIONS = {
   "gelu_pytorch_tanh": "gelu_tanh",
   "relu": "relu",
 }
-_FULL, _WINDOW = "full_attention", "sliding_attention"  # in layer_types
+# In layer_types.
+FULL_LAYER, WINDOW_LAYER = "full_attention", "sliding_attention"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -45,6 +46,8 @@ class ModelConfig:
     post_norms: whether attention and mlp are normalised before they are added.
     scaled_embed: whether embeddings are multiplied by the root of D.
     tied: whether the head is the embedding.
+    draft_vocab_size: rows of a head that knows some tokens only, at most V;
+      0 if it knows them all. A field of ours in config.json, made by training.
     qkv_bias: whether query, key and value have biases.
     out_bias: whether attention's output has a bias.
     mlp_bias: whether the mlp has biases.
@@ -80,6 +83,7 @@ class ModelConfig:
   post_norms: bool = False
   scaled_embed: bool = False
   tied: bool = False
+  draft_vocab_size: int = 0
   qkv_bias: bool = False
   out_bias: bool = False
   mlp_bias: bool = False
@@ -174,8 +178,15 @@ def from_hf(config: Mapping[str, Any]) -> ModelConfig:
   ):
     values[name] = fields.number(cap) if cap in fields else None
   mlp_size = family.mlp_ratio * hidden_size if family.mlp_ratio else None
+  vocab_size = fields.integer("vocab_size")
+  draft_vocab_size = fields.integer("draft_vocab_size", 0)
+  if draft_vocab_size > vocab_size:
+    fields.refuse("draft_vocab_size", f"at most vocab_size, {vocab_size}")
+  if draft_vocab_size and fields.boolean("tie_word_embeddings"):
+    fields.refuse("tie_word_embeddings", "false with a draft_vocab_size")
   values |= {
-    "vocab_size": fields.integer("vocab_size"),
+    "vocab_size": vocab_size,
+    "draft_vocab_size": draft_vocab_size,
     "mlp_size": fields.integer("intermediate_size", mlp_size),
     "norm_eps": fields.number("rms_norm_eps", 1e-6),
     "tied": fields.boolean("tie_word_embeddings"),
@@ -244,12 +255,14 @@ def _windows(
   windows = windows and "sliding_window" in fields
   window = fields.integer("sliding_window") if windows else 0
   full: range | tuple[int, ...] = ()
-  if kinds := fields.words("layer_types", (_FULL, _WINDOW)):
-    full = tuple(i for i, kind in enumerate(kinds) if kind == _FULL)
+  if kinds := fields.words("layer_types", (FULL_LAYER, WINDOW_LAYER)):
+    full = tuple(i for i, kind in enumerate(kinds) if kind == FULL_LAYER)
     if len(kinds) != num_layers:
       fields.refuse("layer_types", f"one for each of {num_layers} layers")
-    if _WINDOW in kinds and not windows:
-      fields.refuse("layer_types", f"only {_FULL} without a sliding_window")
+    if WINDOW_LAYER in kinds and not windows:
+      fields.refuse(
+        "layer_types", f"only {FULL_LAYER} without a sliding_window"
+      )
   elif window and family.full_every:
     every = count(family.full_every, 1) or 1
     full = range(every - 1, num_layers, every)
@@ -269,14 +282,14 @@ def _rope(
   local_theta = None
   if family.local_theta:
     # transformers 5 has an object for each kind of layer.
-    local = own.fields(_WINDOW)
+    local = own.fields(WINDOW_LAYER)
     local.choice("rope_type", "default", ("default",))
     local_theta = (
       local.number("rope_theta")
       if "rope_theta" in local
       else fields.number(family.local_theta)
     )
-    own = own.fields(_FULL) if _FULL in own else own
+    own = own.fields(FULL_LAYER) if FULL_LAYER in own else own
 
   def either(name: str) -> Fields:
     return own if name in own else fields

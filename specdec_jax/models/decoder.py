@@ -235,10 +235,10 @@ class Decoder(nnx.Module):
   def __init__(self, config: ModelConfig, dtype: DType):
     self.config = config
 
-    def tokens() -> Table:
-      return Table("vocab", config.stored_rows, config, dtype)
+    def tokens(rows: int) -> Table:
+      return Table("vocab", rows, config, dtype)
 
-    self.embed = tokens()
+    self.embed = tokens(config.stored_rows)
     self.positions = (
       Table("slots", config.max_length, config, dtype)
       if config.rope_theta is None
@@ -248,7 +248,18 @@ class Decoder(nnx.Module):
       [Layer(config, layer, dtype) for layer in range(config.num_layers)]
     )
     self.final_norm = Norm("embed", config.hidden_size, config, dtype)
-    self.head = None if config.tied else tokens()
+    self.head = (
+      None
+      if config.tied
+      else tokens(config.draft_vocab_size or config.stored_rows)
+    )
+    # The token of each row of the head, in rising order. Copies lie on all
+    # devices, and so does the head where its rows do not divide over them.
+    self.draft_vocab_ids = (
+      _param((config.draft_vocab_size,), ("draft_vocab",), jnp.int32)
+      if config.draft_vocab_size
+      else None
+    )
 
   def __call__(
     self,
@@ -298,12 +309,26 @@ class Decoder(nnx.Module):
     return full, local
 
   def logits(self, hidden_BTD: Array) -> Array:
-    """Logits over the vocabulary, float32 `[B, T, V]`."""
+    """Logits over the vocabulary, float32 `[B, T, V]`.
+
+    A head of some tokens only (FR-Spec, Zhao et al., arXiv 2502.14856) gives
+    `LOG_ZERO` to the others: probability 0, exactly.
+    """
     table = self.embed if self.head is None else self.head
-    logits_BTV = _product(
+    logits_BTN = _product(
       table.weight.get_value(), hidden_BTD, preferred_element_type=jnp.float32
-    )[..., : self.config.vocab_size]
-    logits_BTV = attention.soft_cap(logits_BTV, self.config.logit_cap)
+    )
+    logits_BTN = attention.soft_cap(logits_BTN, self.config.logit_cap)
+    if self.draft_vocab_ids is not None:
+      # On a CPU this is cheaper than to gather by an inverse index of V, and
+      # its gradient is a gather of N.
+      shape = (*logits_BTN.shape[:-1], self.config.vocab_size)
+      return (
+        jnp.full(shape, LOG_ZERO)
+        .at[..., self.draft_vocab_ids.get_value()]
+        .set(logits_BTN, unique_indices=True, indices_are_sorted=True)
+      )
+    logits_BTV = logits_BTN[..., : self.config.vocab_size]
     if self.config.known_rows < self.config.vocab_size:
       token_11V = jnp.arange(self.config.vocab_size)[None, None]
       known_11V = token_11V < self.config.known_rows

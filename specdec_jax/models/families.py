@@ -11,6 +11,7 @@ from typing import Any
 
 # Our name of a parameter -> the checkpoint's.
 _LLAMA_NAMES = {
+  "draft_vocab_ids": "draft_vocab_ids",
   "embed.weight": "model.embed_tokens.weight",
   "final_norm.scale": "model.norm.weight",
   "head.weight": "lm_head.weight",
@@ -50,6 +51,7 @@ _PHI3_LAYER_NAMES = {
   "mlp.up.weight": "mlp.gate_up_proj.weight",
 }
 _GPT2_NAMES = {
+  "draft_vocab_ids": "draft_vocab_ids",
   "embed.weight": "transformer.wte.weight",
   "positions.weight": "transformer.wpe.weight",
   "final_norm.scale": "transformer.ln_f.weight",

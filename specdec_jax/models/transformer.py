@@ -33,11 +33,13 @@ class ParamInfo:
     shape: its shape.
     axes: the logical axis of each dimension.
     units: into how many pieces each dimension may be cut.
+    dtype: the network's, or "int32" for token ids.
   """
 
   shape: tuple[int, ...]
   axes: tuple[str, ...]
   units: tuple[int, ...]
+  dtype: str
 
   def spec(self, mesh: jax.sharding.Mesh) -> jax.sharding.PartitionSpec:
     """Where it lives on a mesh."""
@@ -151,7 +153,10 @@ def _declare(
   for path, variable in nnx.to_flat_state(state):
     metadata = variable.get_metadata()
     infos[".".join(map(str, path))] = ParamInfo(
-      tuple(variable.shape), metadata["axes"], metadata["units"]
+      tuple(variable.shape),
+      metadata["axes"],
+      metadata["units"],
+      np.dtype(variable.dtype).name,
     )
   return graphdef, infos
 
