@@ -1,5 +1,6 @@
 """Steps of a training on disk, with orbax: the newest and the best."""
 
+import dataclasses
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -9,6 +10,7 @@ from orbax.checkpoint import v1 as ocp
 
 from specdec_jax.training.evaluate import Scores
 from specdec_jax.training.state import TrainState
+from specdec_jax.types import PyTree
 
 _POLICIES = ocp.training.preservation_policies
 
@@ -70,7 +72,9 @@ class Checkpoints:
     """
     step = int(state.step)
     try:
-      self._checkpointer.save(step, state, metrics=dict(metrics), force=True)
+      self._checkpointer.save(
+        step, _stored(state), metrics=dict(metrics), force=True
+      )
     except Exception as error:  # orbax wraps what the file system says
       raise OSError(
         getattr(error, "errno", None),
@@ -85,9 +89,20 @@ class Checkpoints:
       lambda leaf: jax.ShapeDtypeStruct(
         leaf.shape, leaf.dtype, sharding=leaf.sharding
       ),
-      like,
+      _stored(like),
     )
-    return self._checkpointer.load(step, shapes)
+    found = self._checkpointer.load(step, shapes)
+    return dataclasses.replace(like, **found)
+
+
+def _stored(state: TrainState) -> dict[str, PyTree]:
+  """What training changes; the rest comes with the student."""
+  return {
+    "step": state.step,
+    "params": state.params,
+    "average": state.average,
+    "optimizer": state.optimizer,
+  }
 
 
 def _score(metrics: Mapping[str, float]) -> float:

@@ -95,6 +95,26 @@ def hold_out(texts: Sequence[str]) -> tuple[list[str], list[str]]:
   return kept, held_out
 
 
+def tokenize(
+  texts: Sequence[str], tokenizer: Tokenizer, name: str
+) -> Iterator[np.ndarray]:
+  """The tokens of each document, int32; its end is not marked.
+
+  Args:
+    texts: the documents.
+    tokenizer: reads them.
+    name: what the progress bar calls them.
+  """
+  for text in tqdm.tqdm(
+    texts,
+    desc=f"Reading {name}",
+    unit="texts",
+    disable=not sys.stderr.isatty(),
+    file=sys.stderr,
+  ):
+    yield np.array(tokenizer.encode(text), np.int32)
+
+
 @dataclasses.dataclass(frozen=True)
 class PackedTexts:
   """Documents end to end, each with its end-of-sequence token, in rows.
@@ -130,16 +150,9 @@ class PackedTexts:
     Raises:
       ValueError: they do not fill one row.
     """
-    parts = []
-    for text in tqdm.tqdm(
-      texts,
-      desc=f"Reading {name}",
-      unit="texts",
-      disable=not sys.stderr.isatty(),
-      file=sys.stderr,
-    ):
-      parts.append(np.array([*tokenizer.encode(text), eos_id], np.int32))
-    tokens = np.concatenate(parts)
+    tokens = np.concatenate(
+      [np.append(t, np.int32(eos_id)) for t in tokenize(texts, tokenizer, name)]
+    )
     count = (len(tokens) - 1) // sequence_length
     if not count:
       raise ValueError(

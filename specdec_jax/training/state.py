@@ -20,7 +20,7 @@ from specdec_jax.types import Array, Network, PyTree
 
 @functools.partial(
   jax.tree_util.register_dataclass,
-  data_fields=["step", "params", "average", "optimizer"],
+  data_fields=["step", "params", "average", "optimizer", "fixed"],
   meta_fields=[],
 )
 @dataclasses.dataclass(frozen=True)
@@ -32,17 +32,38 @@ class TrainState:
     params: the student's weights, float32.
     average: their exponential moving average; None if none is kept.
     optimizer: the state of optax's transformation.
+    fixed: what else the network reads, and no optimiser may touch: the token
+      ids of a limited vocabulary; None if there is nothing.
   """
 
   step: Array
   params: Params
   average: Params | None
   optimizer: PyTree
+  fixed: Params | None = None
 
   @property
   def result(self) -> Params:
     """The weights that a training is for."""
-    return self.params if self.average is None else self.average
+    weights = self.params if self.average is None else self.average
+    return whole(weights, self.fixed)
+
+
+def whole(weights: Params, fixed: Params | None) -> Params:
+  """What a network reads."""
+  return weights if fixed is None else {**weights, **fixed}
+
+
+def cast(params: Params, dtype: str) -> Params:
+  """The weights in this type; what is fixed stays as it is."""
+  return {
+    path: leaf.astype(dtype) if _is_weight(leaf) else leaf
+    for path, leaf in params.items()
+  }
+
+
+def _is_weight(leaf: Array) -> bool:
+  return jnp.issubdtype(leaf.dtype, jnp.floating)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -78,8 +99,7 @@ class Objective:
 
   def _law(self, params: Params, tokens_BT: Array) -> Array:
     """Log-probabilities of the student after each token, `[B, T, V]`."""
-    dtype = self.student.dtype
-    own = jax.tree.map(lambda leaf: leaf.astype(dtype), params)
+    own = cast(params, self.student.dtype)
     return _log_law(self.student, own, tokens_BT)
 
   def __call__(
@@ -122,21 +142,27 @@ def make_step(
 ) -> Step:
   """Compiles one step: `(state, teacher, row_BT, weight_BT)`.
 
-  The state is donated and stays where it is. Of a batch, `accumulate` parts
-  are gone through one after the other.
+  The state is donated, but for what is fixed, and stays where it is. Of a
+  batch, `accumulate` parts are gone through one after the other.
   """
 
-  def step(
-    state: TrainState, teacher: PyTree, row_BT: Array, weight_BT: Array
+  def update(
+    state: TrainState,
+    fixed: Params | None,
+    teacher: PyTree,
+    row_BT: Array,
+    weight_BT: Array,
   ) -> tuple[TrainState, dict[str, Array]]:
-    def add(total: PyTree, part: tuple[Array, Array]) -> tuple[PyTree, None]:
-      one = jax.value_and_grad(objective)(state.params, teacher, *part)
+    @jax.value_and_grad
+    def differentiate(params: Params, *rows: Array) -> Array:
+      return objective(whole(params, fixed), teacher, *rows)
+
+    def add(total: PyTree, part: tuple[Array, ...]) -> tuple[PyTree, None]:
+      one = differentiate(state.params, *part)
       return jax.tree.map(jnp.add, total, one), None
 
     if accumulate == 1:
-      loss, gradient = jax.value_and_grad(objective)(
-        state.params, teacher, row_BT, weight_BT
-      )
+      loss, gradient = differentiate(state.params, row_BT, weight_BT)
     else:
       # Row by row in turn, so that each part lies on all devices.
       parts = tuple(
@@ -146,18 +172,31 @@ def make_step(
       zero = jax.tree.map(jnp.zeros_like, (jnp.float32(0), state.params))
       total, _ = lax.scan(add, zero, parts)
       loss, gradient = jax.tree.map(lambda leaf: leaf / accumulate, total)
-    update, optimizer = transformation.update(
+    change, optimizer = transformation.update(
       gradient, state.optimizer, state.params
     )
-    params = optax.apply_updates(state.params, update)
+    params = optax.apply_updates(state.params, change)
     average = state.average
     if average is not None:
       average = optax.incremental_update(params, average, 1 - average_decay)
     metrics = {"loss": loss, "gradient_norm": optax.global_norm(gradient)}
     return TrainState(state.step + 1, params, average, optimizer), metrics
 
-  where = jax.tree.map(lambda leaf: leaf.sharding, state)
-  return jax.jit(step, donate_argnums=0, out_shardings=(where, None))
+  # What is fixed belongs to the student as well.
+  changing = dataclasses.replace(state, fixed=None)
+  where = jax.tree.map(lambda leaf: leaf.sharding, changing)
+  compiled = jax.jit(update, donate_argnums=0, out_shardings=(where, None))
+
+  def step(
+    state: TrainState, teacher: PyTree, row_BT: Array, weight_BT: Array
+  ) -> tuple[TrainState, dict[str, Array]]:
+    changing = dataclasses.replace(state, fixed=None)
+    changed, metrics = compiled(
+      changing, state.fixed, teacher, row_BT, weight_BT
+    )
+    return dataclasses.replace(changed, fixed=state.fixed), metrics
+
+  return step
 
 
 def init_state(
@@ -169,12 +208,15 @@ def init_state(
   """The state before the first step.
 
   Args:
-    params: the student's weights, float32, where they shall lie.
+    params: what the student's network reads, where it shall lie: weights in
+      float32, and what is fixed.
     transformation: of the optimiser.
     averaged: whether an average of the weights is kept.
     mesh: where all of it lies.
   """
   everywhere = NamedSharding(mesh, PartitionSpec())
+  fixed = {k: leaf for k, leaf in params.items() if not _is_weight(leaf)}
+  params = {k: leaf for k, leaf in params.items() if _is_weight(leaf)}
 
   def place(path: Any, leaf: jax.ShapeDtypeStruct) -> NamedSharding:
     """Beside the parameter that it belongs to."""
@@ -191,6 +233,7 @@ def init_state(
     params=params,
     average=jax.tree.map(jnp.copy, params) if averaged else None,
     optimizer=jax.jit(transformation.init, out_shardings=where)(params),
+    fixed=fixed or None,
   )
 
 
@@ -198,5 +241,5 @@ def as_model(
   student: LanguageModel, network: TransformerNetwork, params: Params
 ) -> LanguageModel:
   """The student with these weights, in the type of this network."""
-  weights = jax.tree.map(lambda leaf: leaf.astype(network.dtype), params)
+  weights = cast(params, network.dtype)
   return dataclasses.replace(student, network=network, params=weights)

@@ -40,10 +40,18 @@ class Student:
   @property
   def config(self) -> config_lib.ModelConfig:
     """The shape of the model."""
-    return self.model.network.config
+    return self.network.config
+
+  @property
+  def network(self) -> TransformerNetwork:
+    """The model without its weights."""
+    assert isinstance(self.model.network, TransformerNetwork)
+    return self.model.network
 
   def write(self, folder: Path, params: Params) -> None:
     """Writes the model with these weights, for `load` and transformers.
+
+    With a limited vocabulary it is for `load` alone.
 
     Files that are there already are replaced, each at once.
     """
@@ -58,7 +66,9 @@ class Student:
     partial = folder / f"partial-{os.getpid()}"
     export(source, partial, dtype="float32", progress=False)
     # config.json last: without it the folder is no model.
-    for file in sorted(partial.iterdir(), key=lambda f: f.name == "config.json"):
+    for file in sorted(
+      partial.iterdir(), key=lambda f: f.name == "config.json"
+    ):
       os.replace(file, folder / file.name)
     partial.rmdir()
 
@@ -91,6 +101,11 @@ def fresh(
   fields = read_json(config)
   reader = Tokenizer.from_folder(tokenizer)
   shape = config_lib.from_hf(fields)
+  if shape.draft_vocab_size:
+    raise ValueError(
+      f"{config}: draft_vocab_size is for models that have been trained, whose "
+      "tokens can be limited to those they need; leave it out"
+    )
   if shape.vocab_size < reader.size:
     raise ValueError(
       f"{config}: vocab_size is {shape.vocab_size}, but the tokenizer in "
