@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from absl import flags
+from jax.sharding import Mesh
 
 from specdec_jax.cli import command
 from specdec_jax.cli.terminal import Terminal, sanitize
 from specdec_jax.loading import loader
+from specdec_jax.loading.export import check_unused
 from specdec_jax.sharding import make_mesh
-from specdec_jax.training import data, losses, student
+from specdec_jax.training import data, losses, prune, student
 from specdec_jax.training.evaluate import Examination
 from specdec_jax.training.optimizer import OPTIMIZERS, OptimizerConfig
 from specdec_jax.training.trainer import Training, TrainingConfig
@@ -23,6 +25,8 @@ Trains a draft on texts, or to imitate the model it shall draft for.
     --student=MODEL --teacher=TARGET --loss=total_variation
   specdec train --output=model --data=texts \\
     --config=config.json --tokenizer=TARGET
+  specdec train --output=draft --data=texts \\
+    --student=MODEL --draft_vocab=32000 --steps=0
 
 The folder holds the best model so far, ready to be loaded, and in training/
 the checkpoints and what was measured. Killed? The same command goes on where
@@ -36,6 +40,19 @@ _OUTPUT = flags.DEFINE_string(
 )
 _STUDENT = flags.DEFINE_string(
   "student", None, "The model to begin with.", flag_values=FLAGS
+)
+_KEEP_LAYERS = flags.DEFINE_list(
+  "keep_layers",
+  None,
+  "Only these of its layers, in this order: 0,2,5 for example.",
+  flag_values=FLAGS,
+)
+_DRAFT_VOCAB = flags.DEFINE_integer(
+  "draft_vocab",
+  None,
+  "A head over this many tokens, those most frequent in --data; it never says "
+  "others.",
+  flag_values=FLAGS,
 )
 _CONFIG = flags.DEFINE_string(
   "config",
@@ -75,7 +92,11 @@ _ACCUMULATE = flags.DEFINE_integer(
   flag_values=FLAGS,
 )
 _STEPS = flags.DEFINE_integer(
-  "steps", 1000, "How many updates.", flag_values=FLAGS
+  "steps",
+  1000,
+  "How many updates; with 0 the model is written as it is.",
+  lower_bound=0,
+  flag_values=FLAGS,
 )
 _LOSS = flags.DEFINE_enum(
   "loss",
@@ -125,7 +146,15 @@ _NUM_DRAFT_TOKENS = flags.DEFINE_integer(
   "num_draft_tokens", 4, "K, when τ is measured.", flag_values=FLAGS
 )
 _GROUPS = {
-  "models": (_OUTPUT, _STUDENT, _CONFIG, _TOKENIZER, _TEACHER),
+  "models": (
+    _OUTPUT,
+    _STUDENT,
+    _KEEP_LAYERS,
+    _DRAFT_VOCAB,
+    _CONFIG,
+    _TOKENIZER,
+    _TEACHER,
+  ),
   "data": (_DATA, _HELD_OUT, _SEQUENCE_LENGTH),
   "training": (
     _STEPS,
@@ -157,17 +186,19 @@ def _train(argv: Sequence[str]) -> int:
   mesh = make_mesh()
   if not _OUTPUT.value:
     raise ValueError("--output: expected a folder, got none")
-  if not _DATA.value:
+  folder = Path(_OUTPUT.value).expanduser()
+  size = _DRAFT_VOCAB.value
+  if not _DATA.value and (_STEPS.value or size is not None):
     raise ValueError("--data: expected files or folders, got none")
-  if _STUDENT.value:
-    pupil = student.from_checkpoint(_STUDENT.value, mesh)
-  else:
-    pupil = student.fresh(
-      Path(_CONFIG.value).expanduser(),
-      Path(_TOKENIZER.value).expanduser(),
-      _SEED.value,
-      mesh,
-    )
+  pupil = _pupil(mesh)
+  if not _STEPS.value:
+    check_unused(folder)
+    if size is not None:
+      texts = data.read_texts(_DATA.value or [])
+      pupil = prune.limit_vocabulary(pupil, texts, size)
+    pupil.write(folder, pupil.model.params)
+    terminal.line(f"wrote {sanitize(str(folder))}")
+    return 0
   teacher = (
     loader.load(_TEACHER.value, dtype=_DTYPE.value, mesh=mesh)
     if _TEACHER.value
@@ -178,6 +209,8 @@ def _train(argv: Sequence[str]) -> int:
     held_out = data.read_texts(_HELD_OUT.value)
   else:
     texts, held_out = data.hold_out(texts)
+  if size is not None:
+    pupil = prune.limit_vocabulary(pupil, texts, size)
   packed, unseen = (
     data.PackedTexts.of(
       documents,
@@ -188,7 +221,6 @@ def _train(argv: Sequence[str]) -> int:
     )
     for documents, name in ((texts, "data"), (held_out, "held-out data"))
   )
-  folder = Path(_OUTPUT.value).expanduser()
   training = Training(
     folder,
     pupil,
@@ -203,8 +235,7 @@ def _train(argv: Sequence[str]) -> int:
       steps=_STEPS.value,
       batch_size=_BATCH_SIZE.value,
       accumulate=_ACCUMULATE.value,
-      loss=_LOSS.value
-      or ("forward_kl" if teacher else losses.CROSS_ENTROPY),
+      loss=_LOSS.value or ("forward_kl" if teacher else losses.CROSS_ENTROPY),
       optimizer=OptimizerConfig(
         name=_OPTIMIZER.value,
         learning_rate=_LEARNING_RATE.value,
@@ -222,3 +253,30 @@ def _train(argv: Sequence[str]) -> int:
   training.run(terminal.line)
   terminal.line(f"wrote {sanitize(str(folder))}")
   return 0
+
+
+def _pupil(mesh: Mesh) -> student.Student:
+  """The model to begin with, all of its tokens."""
+  if not _STUDENT.value:
+    for flag in (_KEEP_LAYERS, _DRAFT_VOCAB):
+      if flag.value is not None:
+        raise ValueError(
+          f"--{flag.name} takes a part of a model; name it with --student"
+        )
+    return student.fresh(
+      Path(_CONFIG.value).expanduser(),
+      Path(_TOKENIZER.value).expanduser(),
+      _SEED.value,
+      mesh,
+    )
+  pupil = student.from_checkpoint(_STUDENT.value, mesh)
+  if _KEEP_LAYERS.value is None:
+    return pupil
+  try:
+    layers = [int(layer) for layer in _KEEP_LAYERS.value]
+  except ValueError as error:
+    raise ValueError(
+      "--keep_layers: expected numbers like 0,2,5, got "
+      + ",".join(_KEEP_LAYERS.value)
+    ) from error
+  return prune.keep_layers(pupil, layers)
