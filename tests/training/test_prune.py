@@ -211,8 +211,11 @@ def test_the_head_lies_on_all_devices(tmp_path, size):
   split = sd.load(
     tmp_path / "a", dtype="float32", mesh=sharding.make_mesh(model=2)
   )
-  shard = split.params["head.weight"].addressable_shards[0].data
-  assert len(shard) == (3 if size == 6 else 5)
+  rows, ids = (
+    len(split.params[path].addressable_shards[0].data)
+    for path in ("head.weight", "draft_vocab_ids")
+  )
+  assert (rows, ids) == (3 if size == 6 else 5, size)
   np.testing.assert_allclose(
     split.logits(TEXT), alone.model.logits(TEXT), rtol=1e-5, atol=1e-5
   )
