@@ -10,7 +10,7 @@ import numpy as np
 import tqdm
 
 from specdec_jax import sharding
-from specdec_jax.loading import gguf, hf, orbax, tokenizer
+from specdec_jax.loading import embedded, gguf, hf, orbax, tokenizer
 from specdec_jax.loading.checkpoint import Checkpoint, Tensor
 from specdec_jax.loading.source import Source, from_folder
 from specdec_jax.models import config as config_lib
@@ -46,7 +46,8 @@ def load(
 
   Args:
     source: a folder with a Hugging Face or an orbax checkpoint, a .gguf file,
-      or the id of a model on the Hugging Face hub.
+      the id of a model on the Hugging Face hub, or one of the pair that comes
+      with the package, "embedded:pycode/target" and "embedded:pycode/draft".
     dtype: "bfloat16" or "float32", of weights and activations.
     mesh: where the model lives, see `sharding.make_mesh`; the first device if
       None.
@@ -90,6 +91,8 @@ def open_source(source: str | Path) -> Source:
   Raises:
     ValueError: there is no model, or its files are broken.
   """
+  if isinstance(source, str) and source.startswith(embedded.PREFIX):
+    return from_folder(embedded.folder(source), source, hf.open_folder)
   try:
     path = Path(source).expanduser()
     is_folder, is_file = path.is_dir(), path.is_file()
