@@ -8,6 +8,7 @@ import specdec_jax as sd
 from specdec_jax.acceptance import LOSSY, named_rule
 from specdec_jax.cli.terminal import Terminal
 from specdec_jax.drafters.draft_model import VOCABULARIES
+from specdec_jax.loading import embedded
 from specdec_jax.types import Drafter
 
 # All are verified in one pass, and its logits are [B, K + 1, V].
@@ -25,7 +26,12 @@ class ModelFlags:
 
   def __init__(self, values: flags.FlagValues):
     self._target = flags.DEFINE_string(
-      "target", None, "The model whose text is wanted.", flag_values=values
+      "target",
+      None,
+      "The model whose text is wanted. Where neither it nor --draft is given, "
+      f"both are those that come with the package, {embedded.TARGET} and "
+      f"{embedded.DRAFT}: small ones for Python source.",
+      flag_values=values,
     )
     self._draft = flags.DEFINE_string(
       "draft",
@@ -43,9 +49,10 @@ class ModelFlags:
     )
     self._dtype = flags.DEFINE_enum(
       "dtype",
-      "bfloat16",
+      None,
       ["bfloat16", "float32"],
-      "Of weights and activations.",
+      "Of weights and activations; by default float32 for an embedded target, "
+      "else bfloat16.",
       flag_values=values,
     )
     self._drafter = flags.DEFINE_enum(
@@ -54,7 +61,7 @@ class ModelFlags:
       ["model", "lookup", "none"],
       "Where guesses come from: --draft, copies of what followed the same "
       "words earlier in the text, or nowhere (plain decoding). By default "
-      "model if --draft is given, else none.",
+      "model if there is a draft, else none.",
       flag_values=values,
     )
     self._num_draft_tokens = flags.DEFINE_integer(
@@ -101,9 +108,12 @@ class ModelFlags:
     Raises:
       ValueError: flags do not go together, or a value is out of range.
     """
-    if not self._target.value:
-      raise ValueError("--target: expected a folder or a hub id, got none")
-    if self._draft.value == "":
+    if not self.target:
+      raise ValueError(
+        "--target: expected a folder or a hub id, got none; give "
+        "--target=MODEL; without --target and --draft it is the embedded pair"
+      )
+    if self.draft == "":
       raise ValueError(
         "--draft: expected a folder or a hub id, got nothing; give "
         "--draft=MODEL or leave the flag out"
@@ -114,7 +124,7 @@ class ModelFlags:
       raise ValueError(f"--{error}") from error
     self._check_drafter_flags()
     if self.drafter == "model":
-      if not self._draft.value:
+      if not self.draft:
         raise ValueError(
           "--drafter=model: expected a draft model, got none; give --draft"
         )
@@ -153,9 +163,32 @@ class ModelFlags:
       )
 
   @property
+  def _unnamed(self) -> bool:
+    """Whether no model is named: the embedded pair it is."""
+    return self._target.value is None and self._draft.value is None
+
+  @property
+  def target(self) -> str | None:
+    """The model whose text is wanted."""
+    return embedded.TARGET if self._unnamed else self._target.value
+
+  @property
+  def draft(self) -> str | None:
+    """The model that guesses, if `drafter` is "model"."""
+    return embedded.DRAFT if self._unnamed else self._draft.value
+
+  @property
+  def dtype(self) -> str:
+    """Of weights and activations."""
+    # The embedded pair is so small that float32, in which the same tokens are
+    # meant literally, costs nothing; on a CPU it is the faster one.
+    is_embedded = (self.target or "").startswith(embedded.PREFIX)
+    return self._dtype.value or ("float32" if is_embedded else "bfloat16")
+
+  @property
   def drafter(self) -> str:
     """Where guesses come from: "model", "lookup" or "none"."""
-    return self._drafter.value or ("model" if self._draft.value else "none")
+    return self._drafter.value or ("model" if self.draft else "none")
 
   def _arguments(self) -> dict[str, Any]:
     """Of the drafter's class, a model apart."""
@@ -172,9 +205,9 @@ class ModelFlags:
   def settings(self) -> dict[str, Any]:
     """What the text depends on, for files that are gone on with."""
     return {
-      "target": self._target.value,
-      "draft": self._draft.value,
-      "dtype": self._dtype.value,
+      "target": self.target,
+      "draft": self.draft,
+      "dtype": self.dtype,
       "drafter": self.drafter,
       "rule": self._rule.value,
       **self._arguments(),
@@ -182,11 +215,17 @@ class ModelFlags:
 
   def load(self, shown: Terminal) -> sd.SpeculativeDecoder:
     """Loads the models; the draft first, since what is small fails sooner."""
+    target, draft = self.target, self.draft
+    assert target is not None  # the flags were checked
+    if self._unnamed:
+      names = (target, draft) if self.drafter == "model" else (target,)
+      shown.note(f"no model named: using {' and '.join(filter(None, names))}")
     drafter: Drafter = sd.NoDraft()
     if self.drafter == "model":
-      assert self._draft.value is not None  # the flags were checked
-      draft = sd.load(self._draft.value, dtype=self._dtype.value)
-      drafter = sd.DraftModel(draft, **self._arguments())
+      assert draft is not None  # the flags were checked
+      drafter = sd.DraftModel(
+        sd.load(draft, dtype=self.dtype), **self._arguments()
+      )
     elif self.drafter == "lookup":
       drafter = sd.PromptLookup(**self._arguments())
     if self._rule.value in LOSSY:
@@ -200,6 +239,6 @@ class ModelFlags:
       shown.note(
         "plain decoding; --draft=MODEL or --drafter=lookup would speculate"
       )
-    assert self._target.value is not None  # the flags were checked
-    target = sd.load(self._target.value, dtype=self._dtype.value)
-    return sd.SpeculativeDecoder(target, drafter, rule=self._rule.value)
+    return sd.SpeculativeDecoder(
+      sd.load(target, dtype=self.dtype), drafter, rule=self._rule.value
+    )

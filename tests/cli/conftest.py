@@ -6,6 +6,7 @@ import json
 import pytest
 
 from specdec_jax.cli import main as dispatcher
+from specdec_jax.loading import embedded
 from tests.cli.tiny_checkpoint import save_checkpoint
 
 
@@ -39,6 +40,16 @@ def draft(tmp_path_factory):
     noise=0.05,
     max_position_embeddings=64,
   )
+
+
+@pytest.fixture
+def embedded_pair(tmp_path, monkeypatch, target, draft):
+  """Lets the two stand for the pair that comes with the package."""
+  folder = tmp_path / "pycode"
+  folder.mkdir()
+  (folder / "target").symlink_to(target)
+  (folder / "draft").symlink_to(draft)
+  monkeypatch.setattr(embedded, "_ROOTS", (tmp_path,))
 
 
 class Command:
@@ -87,6 +98,12 @@ def write(tmp_path):
     return str(path)
 
   return write
+
+
+@pytest.fixture
+def prompts(write):
+  lines = [{"prompt": "ab"}, {"turns": ["def f(x):", "?"]}, {"prompt": "c" * 9}]
+  return write("\n".join(map(json.dumps, lines)))
 
 
 @pytest.fixture
