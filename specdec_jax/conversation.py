@@ -17,9 +17,10 @@ class Conversation:
   """Turns of a user and a model. Only what is new in a turn is prefilled.
 
   The model reads the whole conversation in each turn, as its chat template
-  writes it. What that has in common with what the caches hold is not run again,
-  and the reply is that of a fresh run. Each turn has a seed of its own, so that
-  no random number is used twice: turn n of all takes seed + n.
+  writes it, or as plain text. What that has in common with what the caches hold
+  is not run again, and the reply is that of a fresh run. Each turn has a seed
+  of its own, so that no random number is used twice: turn n of all takes
+  seed + n.
 
   Attributes:
     messages: all so far, `{"role": .., "content": ..}`.
@@ -32,6 +33,7 @@ class Conversation:
     decoder: SpeculativeDecoder,
     *,
     system: str | None = None,
+    chat_template: bool = True,
     max_new_tokens: int = _DEFAULT_MAX_NEW_TOKENS,
     sampling: SamplingParams = SamplingParams(),
     context_length: int = 2048,
@@ -41,6 +43,9 @@ class Conversation:
     Args:
       decoder: what replies.
       system: a message of the system, before all others.
+      chat_template: whether messages are written by the target's chat
+        template. Else they follow one another as text and a reply continues
+        it, for models that were not made to chat.
       max_new_tokens: of a reply, if `sampling` leaves it open; less where the
         context ends.
       sampling: of all replies.
@@ -48,8 +53,8 @@ class Conversation:
         when the conversation does, and programs are compiled for that.
 
     Raises:
-      ValueError: the target has no tokenizer, or that no chat template; a
-        number is below 1; or `sampling` is not for this target.
+      ValueError: the target has no tokenizer, or that no chat template, which
+        is wanted; a number is below 1; or `sampling` is not for this target.
     """
     for name, value in (
       ("max_new_tokens", max_new_tokens),
@@ -61,6 +66,7 @@ class Conversation:
         )
     self._decoder = decoder
     self._system = system
+    self._chat_template = chat_template
     self._max_new_tokens = sampling.max_new_tokens or max_new_tokens
     self._sampling = sampling
     self._context = min(context_length, decoder.target.network.max_length)
@@ -120,7 +126,8 @@ class Conversation:
 
   def _request(self, messages: list[Message]) -> Request:
     target, params = self._decoder.target, self._sampling
-    (tokens,) = encode_all([messages], target)
+    text = "".join(message["content"] for message in messages)
+    (tokens,) = encode_all([messages if self._chat_template else text], target)
     room = target.network.max_length - len(tokens)
     new = max(min(self._max_new_tokens, room), 1)
     check_request("conversation", len(tokens), new, params, target)

@@ -1,5 +1,6 @@
 """`specdec chat`: a conversation with a model."""
 
+import dataclasses
 import sys
 from collections.abc import Iterator, Sequence
 
@@ -13,19 +14,24 @@ from specdec_jax.cli.sampling_flags import SamplingFlags
 from specdec_jax.cli.terminal import Terminal
 
 _ABOUT = """
-usage: specdec chat --target=MODEL [--draft=MODEL] [flags]
+usage: specdec chat [--target=MODEL] [--draft=MODEL] [flags]
 
 Talks with a target model, sooner with the help of a draft. The whole
 conversation is kept, and so are the caches: a turn costs what is new in it.
 
+  specdec chat
   specdec chat --target=Qwen/Qwen2.5-Coder-1.5B-Instruct \\
     --draft=Qwen/Qwen2.5-Coder-0.5B-Instruct --system='Answer in one sentence.'
 
 /stats shows what the last reply cost, /reset forgets the conversation, /quit
-or the end of input leaves. Ctrl-C cuts a reply short. The target needs a chat
-template.
+or the end of input leaves. Ctrl-C cuts a reply short.
+
+A target without a chat template, such as that of the embedded pair, goes on
+with what you type as it stands, until two blank lines or --stop; what you type
+next begins below them. Type `def is_prime(n):`, for example.
 """
 _COMMANDS = "/stats, /reset, /quit"
+_GAP = "\n\n\n"  # what ends a function of Python, or a class
 
 FLAGS = command.new_flags()
 
@@ -66,11 +72,24 @@ def _chat(argv: Sequence[str]) -> int:
     )
   shown = Terminal()
   decoder = _MODELS.load(shown)
+  target = decoder.target
+  sampling = _SAMPLING.params_for(target, shown)
+  plain = (
+    target.tokenizer is not None and not target.tokenizer.has_chat_template
+  )
+  if plain:
+    ends = ", ".join(map(repr, sampling.stop)) or "two blank lines"
+    sampling = dataclasses.replace(sampling, stop=sampling.stop or (_GAP,))
+    shown.note(
+      f"{target.name} has no chat template: it goes on with what you type, "
+      f"until {ends}"
+    )
   conversation = sd.Conversation(
     decoder,
     system=_SYSTEM.value,
+    chat_template=not plain,
     max_new_tokens=_SAMPLING.max_new_tokens,
-    sampling=_SAMPLING.params_for(decoder.target, shown),
+    sampling=sampling,
     context_length=_CONTEXT_LENGTH.value,
   )
   if sys.stdin.isatty():
@@ -86,16 +105,20 @@ def _chat(argv: Sequence[str]) -> int:
     elif text.startswith("/"):
       shown.note(f"unknown command {text.split()[0]}; there are {_COMMANDS}")
     else:
-      _reply(conversation, text, shown)
+      gap = _GAP if plain and conversation.messages else ""
+      _reply(conversation, gap + text, shown)
   return 0
 
 
 def _lines() -> Iterator[str]:
-  """What the user types, line by line, without empty ones."""
+  """What the user types, line by line, without empty ones.
+
+  Indentation is kept: to code it matters.
+  """
   prompt = "> " if sys.stdin.isatty() else ""
   while True:
     try:
-      text = input(prompt).strip()
+      text = input(prompt).rstrip()
     except EOFError:
       return
     if text:
@@ -112,7 +135,7 @@ def _reply(conversation: sd.Conversation, text: str, shown: Terminal) -> None:
     return
   conversation.end_turn()
   shown.line()
-  if reason != "eos":
+  if reason not in ("eos", "stop"):
     shown.note(f"the reply ended: {reason or 'interrupted'}")
 
 

@@ -109,6 +109,11 @@ class Tokenizer:
     eos = self._tokenizer.eos_token_id
     return () if eos is None else (int(eos),)
 
+  @property
+  def has_chat_template(self) -> bool:
+    """Whether it can write a chat as text."""
+    return bool(getattr(self._tokenizer, "chat_template", None))
+
   @functools.cached_property
   def special_ids(self) -> frozenset[int]:
     """Ids that `decode` leaves out."""
@@ -164,7 +169,7 @@ class Tokenizer:
     Raises:
       ValueError: there is no template, or it refuses the messages.
     """
-    if not getattr(self._tokenizer, "chat_template", None):
+    if not self.has_chat_template:
       raise ValueError("the tokenizer has no chat template; pass text instead")
     try:
       ids = self._tokenizer.apply_chat_template(

@@ -1,6 +1,8 @@
 """`specdec chat`, spoken to by a pipe."""
 
 import io
+import json
+import shutil
 import signal
 
 import pytest
@@ -13,15 +15,15 @@ LETTERS = ",".join(str(i) for i in range(33, 90))
 
 @pytest.fixture
 def chat(capsys, monkeypatch, target, draft):
-  def run(*lines, flags=()):
+  named = (f"--target={target}", f"--draft={draft}", "--dtype=float32")
+
+  def run(*lines, flags=(), models=named):
     monkeypatch.setattr("sys.stdin", io.StringIO("\n".join(lines)))
     capsys.readouterr()
     code = dispatcher.main(
       [
         "chat",
-        f"--target={target}",
-        f"--draft={draft}",
-        "--dtype=float32",
+        *models,
         "--max_new_tokens=8",
         f"--allowed_token_ids={LETTERS}",
         "--context_length=100",
@@ -87,6 +89,51 @@ def test_ctrl_c_cuts_a_reply_short(chat, monkeypatch):
   assert code == 0
   assert "the reply ended: interrupted" in err
   assert out.count("\n") > 2 and "new tokens" in out
+
+
+@pytest.fixture
+def untaught(target, tmp_path):
+  """The target, but its tokenizer has no chat template."""
+  folder = shutil.copytree(target, tmp_path / "untaught")
+  path = folder / "tokenizer_config.json"
+  config = json.loads(path.read_text())
+  del config["chat_template"]
+  path.write_text(json.dumps(config))
+  return folder
+
+
+def test_without_a_chat_template_it_goes_on_with_what_is_typed(
+  chat, untaught, generate
+):
+  code, out, err = chat("def f(x):", "  x  ", flags=[f"--target={untaught}"])
+  assert code == 0
+  assert "has no chat template: it goes on with what you type" in err
+  assert "until two blank lines\n" in err
+  first, second, end = out.split("\n")
+  flags = ("--max_new_tokens=8", f"--allowed_token_ids={LETTERS}")
+  (alone,) = generate.json("--prompt=def f(x):", *flags)
+  (after,) = generate.json(
+    f"--prompt=def f(x):{alone['text']}\n\n\n  x", *flags
+  )
+  assert (first, second, end) == (alone["text"], after["text"], "")
+
+
+@pytest.mark.parametrize("flags, tokens", [((), 3), (("--stop=\n",), 1)])
+def test_without_a_chat_template_two_blank_lines_end_a_reply(
+  chat, untaught, flags, tokens
+):
+  newline = sd.load(untaught).tokenizer.encode("\n")
+  model = (f"--target={untaught}", f"--allowed_token_ids={newline[0]}")
+  _, out, err = chat("f", "/stats", flags=(*model, *flags))
+  assert ["new", "tokens", str(tokens)] in [s.split() for s in out.splitlines()]
+  assert "the reply ended" not in err
+
+
+def test_the_embedded_pair_chats_where_no_model_is_named(chat, embedded_pair):
+  _, named, _ = chat("hi")
+  _, out, err = chat("hi", models=())
+  assert out == named
+  assert err.startswith("note: no model named: using embedded:pycode/target ")
 
 
 @pytest.mark.parametrize(
