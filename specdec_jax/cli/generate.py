@@ -101,8 +101,16 @@ def _run_shown(
   def status(text: str) -> None:
     shown.status(text and f"prompt {count + 1} of {total}: {text}")
 
+  def compared(outcome: Outcome) -> None:
+    # Of a single one the table tells.
+    if total > 1 and not options.json:
+      shown.line(report.compared(outcome, decoder))
+      shown.line()
+
   stream = total == 1 and not options.json
-  return _run(batch, decoder, options, status, write, shown if stream else None)
+  return _run(
+    batch, decoder, options, status, write, compared, shown if stream else None
+  )
 
 
 def _run_into(
@@ -147,6 +155,7 @@ def _run(
   options: Options,
   status: Callable[[str], None],
   write: Callable[[Outcome, int, sd.Completion], None],
+  compared: Callable[[Outcome], None] | None = None,
   streamed: Terminal | None = None,
 ) -> tuple[list[Outcome], bool]:
   """Runs a batch.
@@ -157,6 +166,7 @@ def _run(
     options: of the command.
     status: shows what goes on.
     write: takes each completion, in their order.
+    compared: takes what was compared with plain decoding, when it has been.
     streamed: where the text of the only prompt goes as it comes.
 
   Returns:
@@ -179,6 +189,8 @@ def _run(
       status("")
       return done, True
     done.append(outcome)
+    if compared and outcome.comparison:
+      compared(outcome)
     if interrupted:
       return done, True
   return done, False

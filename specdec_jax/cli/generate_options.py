@@ -11,12 +11,13 @@ from specdec_jax.cli.prompts_file import NamedPrompt
 from specdec_jax.cli.sampling_flags import SamplingFlags
 
 _ABOUT = """
-usage: specdec generate --target=MODEL [--draft=MODEL] --prompt=TEXT [flags]
+usage: specdec generate [--target=MODEL] [--draft=MODEL] --prompt=TEXT [flags]
 
 Writes text with a target model, sooner with the help of a draft, and tells
 how much sooner. The text keeps the target's distribution, to rounding; only
 the lossy rules change it.
 
+  specdec generate --prompt='def fib(n):' --compare
   specdec generate --target=Qwen/Qwen2.5-Coder-1.5B-Instruct \\
     --draft=Qwen/Qwen2.5-Coder-0.5B-Instruct --prompt='def fib(n):' --compare
   specdec generate --target=folder --drafter=lookup --prompts_file=edits.jsonl
@@ -24,10 +25,12 @@ the lossy rules change it.
   specdec generate --target=folder --draft=folder --prompts_file=many.jsonl \\
     --batch_size=8 --output=results.jsonl
 
-MODEL is a folder with a Hugging Face or an orbax checkpoint, a .gguf file, or
-a hub id. Text goes to stdout, followed by a table; progress goes to stderr.
-Ctrl-C ends a generation early and keeps what there is. The exit code is 0, 2
-after bad input, or 130 after Ctrl-C.
+MODEL is a folder with a Hugging Face or an orbax checkpoint, a .gguf file, a
+hub id, or embedded:pycode/target or embedded:pycode/draft, the small pair that
+comes with the package and is used where no model is named. Text goes to
+stdout, followed by a table; progress goes to stderr. Ctrl-C ends a generation
+early and keeps what there is. The exit code is 0, 2 after bad input, or 130
+after Ctrl-C.
 """
 
 FLAGS = command.new_flags()
@@ -68,7 +71,8 @@ _BATCH_SIZE = flags.DEFINE_integer(
 _COMPARE = flags.DEFINE_bool(
   "compare",
   False,
-  "Run plain decoding too, warm and in turn, and compare speed and tokens.",
+  "Run plain decoding too, warm and in turn, and compare speed and tokens: of "
+  "each prompt, of all, and the median.",
   flag_values=FLAGS,
 )
 _JSON = flags.DEFINE_bool(

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import statistics
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -133,6 +134,22 @@ def _acceptance(stats: sd.Stats, terminal: Terminal) -> Rows:
       )
 
 
+def compared(outcome: Outcome, decoder: sd.SpeculativeDecoder) -> str:
+  """What comparing one of several batches showed, in a line."""
+  assert outcome.result is not None and outcome.comparison is not None
+  stats, it = outcome.result.stats, outcome.comparison
+  line = (
+    f"{stats.new_tokens} tokens, {stats.tokens_per_target_pass:.2f} per pass; "
+    f"{_figure(it.speculative_speed.decode_rate)} tokens/s, plain "
+    f"{_figure(it.plain_speed.decode_rate)}"
+  )
+  if it.speedup is not None:
+    line += f", {it.speedup:.2f}x as fast"
+  if not _same_expected([outcome], decoder):
+    return line
+  return f"{line}; tokens {_verdict(_same([outcome]), True)}"
+
+
 def comparison(done: Sequence[Outcome], decoder: sd.SpeculativeDecoder) -> Rows:
   """Both speeds, the speedup, and whether the tokens are identical."""
   found = [outcome.comparison for outcome in done if outcome.comparison]
@@ -149,13 +166,36 @@ def comparison(done: Sequence[Outcome], decoder: sd.SpeculativeDecoder) -> Rows:
   ):
     ratio = f"{a / b:.2f}x" if b else "-"
     yield label, f"{_figure(a):>11} {_figure(b):>9} {ratio:>9}"
-  same = [compare.identical(a, b) for _, a, b in _pairs(done)]
-  greedy = all(
+  speedups = [it.speedup for it in found if it.speedup is not None]
+  if len(speedups) > 1:
+    passes = [
+      outcome.result.stats.tokens_per_target_pass
+      for outcome in done
+      if outcome.result and outcome.comparison
+    ]
+    batches = "prompts" if len(found) == len(_same(done)) else "batches"
+    yield (
+      f"median of {len(found)} {batches}",
+      f"{statistics.median(passes):.2f} tokens per pass, "
+      f"{statistics.median(speedups):.2f}x as fast",
+    )
+  yield "tokens", _verdict(_same(done), _same_expected(done, decoder))
+
+
+def _same(done: Sequence[Outcome]) -> list[bool | None]:
+  """Whether the tokens are identical, prompt by prompt."""
+  return [compare.identical(a, b) for _, a, b in _pairs(done)]
+
+
+def _same_expected(
+  done: Sequence[Outcome], decoder: sd.SpeculativeDecoder
+) -> bool:
+  """Whether the tokens should be identical."""
+  return decoder.rule.coupled or all(
     params.temperature == 0
     for outcome in done
     for params in outcome.batch.sampling
   )
-  yield "tokens", _verdict(same, greedy or decoder.rule.coupled)
 
 
 def _pairs(

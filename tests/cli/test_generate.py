@@ -64,65 +64,6 @@ def test_greedy_text_does_not_depend_on_the_drafter(generate, flags):
   assert one["tokens"] == other["tokens"]
 
 
-def test_json_compares(generate):
-  (result,) = generate.json(PROMPT, *SHORT, "--compare")
-  assert list(result) == [
-    *KEYS,
-    "tokens_per_second",
-    "plain",
-    "speedup",
-    "identical",
-  ]
-  assert list(result["plain"]) == [*KEYS[1:], "tokens_per_second"]
-  assert result["identical"] is True
-  assert result["plain"]["tokens"] == result["tokens"]
-  assert result["plain"]["stats"]["target_passes"] == 12
-  ratio = result["tokens_per_second"] / result["plain"]["tokens_per_second"]
-  assert result["speedup"] == pytest.approx(ratio)
-
-
-@pytest.mark.parametrize(
-  "flags, verdict",
-  [
-    ((), "identical"),
-    (("--temperature=1", "--rule=gumbel", "--seed=3"), "identical"),
-    (("--temperature=1", "--rule=block", "--seed=3"), "as is to be expected"),
-  ],
-)
-def test_compare_prints_speeds_and_a_verdict(generate, flags, verdict):
-  code, out, _ = generate(PROMPT, *SHORT, "--compare", *flags)
-  assert code == 0
-  assert "median of 3 runs, warm" in out
-  assert "speculative     plain   speedup" in out
-  (line,) = (line for line in out.splitlines() if line.startswith("tokens  "))
-  assert verdict in line
-
-
-def test_compare_shows_where_greedy_tokens_differ(generate, monkeypatch):
-  result = sd.Generation.result
-
-  def other(self):
-    found = result(self)
-    if not found.stats.draft_tokens and len(found.tokens[0]) > 5:
-      found.tokens[0][5] = 7
-    return found
-
-  monkeypatch.setattr(sd.Generation, "result", other)
-  code, out, _ = generate(PROMPT, *SHORT, "--compare")
-  assert code == 0
-  assert "tokens" in out and "differ" in out
-  last = out.splitlines()[-1]
-  assert last.startswith("prompt: new token 6 is ")
-  assert "plain '(' (7)" in last
-  assert "the two top logits there are" in last and last.endswith("apart")
-
-
-@pytest.fixture
-def prompts(write):
-  lines = [{"prompt": "ab"}, {"turns": ["def f(x):", "?"]}, {"prompt": "c" * 9}]
-  return write("\n".join(map(json.dumps, lines)))
-
-
 def test_a_file_of_prompts_is_summed_up(generate, prompts):
   code, out, _ = generate(f"--prompts_file={prompts}", "--batch_size=2", *SHORT)
   assert code == 0
