@@ -2,17 +2,21 @@
 # Writes code with a model pair and compares its speed with plain decoding, in
 # a virtual environment that it makes if there is none.
 #
-#   launch/demo.sh TARGET [DRAFT]
+#   launch/demo.sh [TARGET [DRAFT]]
 #
-# Each is a folder with a Hugging Face checkpoint, or a hub id. Without a
-# draft, drafts are looked up in the text so far.
+# Without arguments it is the small pair that comes with the package; nothing
+# but Python packages is downloaded. Each model is a folder with a Hugging Face
+# checkpoint, or a hub id. With a target alone, drafts are looked up in the text
+# so far.
 #
 # PYTHON, VENV     see README.md
 set -euo pipefail
 
-if [[ $# -lt 1 || $# -gt 2 || $1 == -* ]]; then
+if [[ $# -gt 2 || ${1:-} == -* ]]; then
   cat >&2 <<'USAGE'
-usage: launch/demo.sh TARGET [DRAFT]
+usage: launch/demo.sh [TARGET [DRAFT]]
+
+Without arguments it is the small pair that comes with the package.
 
 Each is a folder with a Hugging Face checkpoint (config.json, *.safetensors,
 tokenizer files) or the id of one on the hub. The two must share a tokenizer;
@@ -35,6 +39,32 @@ done
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 source launch/environment.sh
 use_environment
+
+# title TEXT: what comes now.
+title() {
+  local bold='' plain=''
+  if [[ -t 1 && -z ${NO_COLOR:-} && ${TERM:-dumb} != dumb ]]; then
+    bold=$'\e[1m' plain=$'\e[0m'
+  fi
+  printf '\n%s### %s%s\n\n' "$bold" "$1" "$plain"
+}
+
+if [[ $# -eq 0 ]]; then
+  prompts=launch/demo_prompts.txt
+  draft=(--num_draft_tokens 5)
+  each=(--max_new_tokens 96)
+  title "Plain decoding, one token a pass: $(head -n 1 "$prompts")"
+  specdec generate --drafter none "${each[@]}" \
+    --prompt "$(head -n 1 "$prompts")"
+  title "Speculative decoding: the same text, several tokens a pass"
+  specdec generate "${draft[@]}" "${each[@]}" \
+    --prompts_file "$prompts" --compare
+  title "Sampled at temperature 0.8: other text, of the target's distribution"
+  specdec generate "${draft[@]}" "${each[@]}" --temperature 0.8 \
+    --prompts_file "$prompts" --compare
+  title "Your turn: $(dirname "$(command -v specdec)")/specdec chat"
+  exit
+fi
 
 if [[ ${#models[@]} -eq 2 ]]; then
   drafter=(--draft "${models[1]}")
