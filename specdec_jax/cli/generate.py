@@ -1,5 +1,6 @@
 """`specdec generate`: writes text with a target and a draft."""
 
+import functools
 import json
 import sys
 import time
@@ -98,8 +99,8 @@ def _run_shown(
       shown.line()
     shown.line()
 
-  def status(text: str) -> None:
-    shown.status(text and f"prompt {count + 1} of {total}: {text}")
+  def status(number: int, text: str) -> None:
+    shown.status(text and f"prompt {number} of {total}: {text}")
 
   def compared(outcome: Outcome) -> None:
     # Of a single one the table tells.
@@ -145,7 +146,11 @@ def _run_into(
       bar.update()
 
     return _run(
-      batch.part(file.count), decoder, options, bar.set_description_str, write
+      batch.part(file.count),
+      decoder,
+      options,
+      lambda _, text: bar.set_description_str(text),
+      write,
     )
 
 
@@ -153,7 +158,7 @@ def _run(
   batch: Batch,
   decoder: sd.SpeculativeDecoder,
   options: Options,
-  status: Callable[[str], None],
+  status: Callable[[int, str], None],
   write: Callable[[Outcome, int, sd.Completion], None],
   compared: Callable[[Outcome], None] | None = None,
   streamed: Terminal | None = None,
@@ -164,7 +169,7 @@ def _run(
     batch: the prompts.
     decoder: what to run them with.
     options: of the command.
-    status: shows what goes on.
+    status: shows what goes on with the prompts from the one of this number on.
     write: takes each completion, in their order.
     compared: takes what was compared with plain decoding, when it has been.
     streamed: where the text of the only prompt goes as it comes.
@@ -179,14 +184,15 @@ def _run(
   elif options.batch_size == 1:
     size = options.num_samples
   done: list[Outcome] = []
-  for part in batch.cut(size):
+  for number, part in enumerate(batch.cut(size)):
+    told = functools.partial(status, number * size + 1)
     try:
       outcome, interrupted = _run_part(
-        part, decoder, options, status, write, streamed
+        part, decoder, options, told, write, streamed
       )
     except KeyboardInterrupt:
       # While something compiled: what was finished before is kept.
-      status("")
+      told("")
       return done, True
     done.append(outcome)
     if compared and outcome.comparison:

@@ -5,6 +5,7 @@ import statistics
 import pytest
 
 import specdec_jax as sd
+from specdec_jax.cli.terminal import Terminal
 
 PROMPT = "--prompt=def f(x):"
 SHORT = ("--max_new_tokens=12", "--num_draft_tokens=3")
@@ -82,6 +83,16 @@ def test_a_file_of_prompts_is_compared(generate, prompts, rows, parts):
   assert float(speedup.removesuffix("x as fast")) == pytest.approx(
     statistics.median(speedups), abs=0.011
   )
+
+
+def test_what_goes_on_is_told_of_the_prompt_it_goes_on_with(
+  generate, prompts, monkeypatch
+):
+  told = []
+  monkeypatch.setattr(Terminal, "status", lambda _, text: told.append(text))
+  generate(f"--prompts_file={prompts}", "--compare", *SHORT)
+  numbers = [text.split(":")[0] for text in told if text.startswith("prompt")]
+  assert numbers == [f"prompt {i} of 3" for i in (1, 2, 3) for _ in range(3)]
 
 
 def test_sampled_text_is_not_said_to_differ_prompt_by_prompt(generate, prompts):
