@@ -101,3 +101,9 @@ def test_it_is_small():
   for name in NAMES:
     config = json.loads((FOLDER / name / "config.json").read_text())
     assert config["dtype"] == "bfloat16"
+
+
+def test_the_first_example_of_the_readme_runs(capsys):
+  readme = (ROOT / "README.md").read_text()
+  exec(re.findall(r"```python\n(.*?)```", readme, re.DOTALL)[0], {})
+  assert capsys.readouterr().out.strip()
