@@ -1,7 +1,5 @@
 """Values compile nothing: prompts, parameters, seeds and limits of a bucket."""
 
-import contextlib
-
 import jax
 import pytest
 
@@ -11,26 +9,11 @@ from specdec_jax import (
   SamplingParams,
   SpeculativeDecoder,
 )
+from tests.compilations import compilations
 from tests.decode import toys
 
 TARGET = toys.tiny()
 DRAFT = toys.perturbed(TARGET, 0.1, seed=1)
-
-
-@contextlib.contextmanager
-def compilations():
-  """Counts what XLA is asked to compile, whether or not a cache has it."""
-  found: list[str] = []
-
-  def listen(event: str, duration: float, **kwargs):
-    if event == "/jax/core/compile/backend_compile_duration":
-      found.append(event)
-
-  jax.monitoring.register_event_duration_secs_listener(listen)
-  try:
-    yield found
-  finally:
-    jax.monitoring.unregister_event_duration_listener(listen)
 
 
 def test_the_counter_counts():
