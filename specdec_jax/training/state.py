@@ -159,7 +159,9 @@ def make_step(
 
     def add(total: PyTree, part: tuple[Array, ...]) -> tuple[PyTree, None]:
       one = differentiate(state.params, *part)
-      return jax.tree.map(jnp.add, total, one), None
+      # So that each position weighs as in one piece.
+      share = jnp.sum(part[1]) / jnp.sum(weight_BT)
+      return jax.tree.map(lambda a, b: a + share * b, total, one), None
 
     if accumulate == 1:
       loss, gradient = differentiate(state.params, row_BT, weight_BT)
@@ -170,8 +172,7 @@ def make_step(
         for array in (row_BT, weight_BT)
       )
       zero = jax.tree.map(jnp.zeros_like, (jnp.float32(0), state.params))
-      total, _ = lax.scan(add, zero, parts)
-      loss, gradient = jax.tree.map(lambda leaf: leaf / accumulate, total)
+      (loss, gradient), _ = lax.scan(add, zero, parts)
     change, optimizer = transformation.update(
       gradient, state.optimizer, state.params
     )
