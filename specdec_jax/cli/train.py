@@ -14,6 +14,7 @@ from specdec_jax.sharding import make_mesh
 from specdec_jax.training import data, losses, prune, student
 from specdec_jax.training.evaluate import Examination
 from specdec_jax.training.optimizer import OPTIMIZERS, OptimizerConfig
+from specdec_jax.training.rollout import WRITERS, RolloutConfig
 from specdec_jax.training.trainer import Training, TrainingConfig
 
 _ABOUT = """
@@ -64,7 +65,10 @@ _TOKENIZER = flags.DEFINE_string(
   "tokenizer", None, "The folder of its tokenizer.", flag_values=FLAGS
 )
 _TEACHER = flags.DEFINE_string(
-  "teacher", None, "The model to be imitated.", flag_values=FLAGS
+  "teacher",
+  None,
+  "The model to be imitated; with cross_entropy only to be compared with.",
+  flag_values=FLAGS,
 )
 _DATA = flags.DEFINE_multi_string(
   "data",
@@ -81,6 +85,27 @@ _HELD_OUT = flags.DEFINE_multi_string(
 )
 _SEQUENCE_LENGTH = flags.DEFINE_integer(
   "sequence_length", 512, "Tokens of a row.", flag_values=FLAGS
+)
+_GENERATE = flags.DEFINE_enum(
+  "generate",
+  None,
+  WRITERS,
+  "Who goes on with the beginnings of the rows, for the student to learn from "
+  "that instead of the texts: the teacher, with the student as its draft, or "
+  "the student itself, to be judged by the teacher. DistillSpec's data.",
+  flag_values=FLAGS,
+)
+_GENERATED_SHARE = flags.DEFINE_float(
+  "generated_share",
+  1.0,
+  "Of the rows of a step; the others stay texts. 0.5 mixes both.",
+  flag_values=FLAGS,
+)
+_GENERATE_TEMPERATURE = flags.DEFINE_float(
+  "generate_temperature",
+  1.0,
+  "Of the one who writes; 0 for a draft of greedy users.",
+  flag_values=FLAGS,
 )
 _BATCH_SIZE = flags.DEFINE_integer(
   "batch_size", 8, "Rows of a step.", flag_values=FLAGS
@@ -134,7 +159,10 @@ _DTYPE = flags.DEFINE_enum(
   flag_values=FLAGS,
 )
 _SEED = flags.DEFINE_integer(
-  "seed", 0, "Of random weights and of the data's order.", flag_values=FLAGS
+  "seed",
+  0,
+  "Of random weights, of the data's order and of what is generated.",
+  flag_values=FLAGS,
 )
 _EVALUATE_EVERY = flags.DEFINE_integer(
   "evaluate_every", 200, "Steps until the next checkpoint.", flag_values=FLAGS
@@ -143,7 +171,10 @@ _HELD_OUT_ROWS = flags.DEFINE_integer(
   "held_out_rows", 64, "Rows to measure with.", flag_values=FLAGS
 )
 _NUM_DRAFT_TOKENS = flags.DEFINE_integer(
-  "num_draft_tokens", 4, "K, when τ is measured.", flag_values=FLAGS
+  "num_draft_tokens",
+  4,
+  "K, when τ is measured or the teacher writes.",
+  flag_values=FLAGS,
 )
 _GROUPS = {
   "models": (
@@ -155,7 +186,14 @@ _GROUPS = {
     _TOKENIZER,
     _TEACHER,
   ),
-  "data": (_DATA, _HELD_OUT, _SEQUENCE_LENGTH),
+  "data": (
+    _DATA,
+    _HELD_OUT,
+    _SEQUENCE_LENGTH,
+    _GENERATE,
+    _GENERATED_SHARE,
+    _GENERATE_TEMPERATURE,
+  ),
   "training": (
     _STEPS,
     _BATCH_SIZE,
@@ -190,6 +228,7 @@ def _train(argv: Sequence[str]) -> int:
   size = _DRAFT_VOCAB.value
   if not _DATA.value and (_STEPS.value or size is not None):
     raise ValueError("--data: expected files or folders, got none")
+  rollout = _rollout()
   pupil = _pupil(mesh)
   if not _STEPS.value:
     check_unused(folder)
@@ -247,6 +286,7 @@ def _train(argv: Sequence[str]) -> int:
       dtype=_DTYPE.value,
       evaluate_every=_EVALUATE_EVERY.value,
       seed=_SEED.value,
+      rollout=rollout,
     ),
     teacher,
   )
@@ -280,3 +320,17 @@ def _pupil(mesh: Mesh) -> student.Student:
       + ",".join(_KEEP_LAYERS.value)
     ) from error
   return prune.keep_layers(pupil, layers)
+
+
+def _rollout() -> RolloutConfig | None:
+  """What is generated; None for nothing."""
+  if _GENERATE.value is None:
+    for flag in (_GENERATED_SHARE, _GENERATE_TEMPERATURE):
+      if flag.present:
+        raise ValueError(
+          f"--{flag.name}: nothing is generated; expected --generate with it"
+        )
+    return None
+  return RolloutConfig(
+    _GENERATE.value, _GENERATED_SHARE.value, _GENERATE_TEMPERATURE.value
+  )

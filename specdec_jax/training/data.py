@@ -5,11 +5,13 @@ import json
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Protocol
 
 import numpy as np
 import tqdm
 
 from specdec_jax.loading.tokenizer import Tokenizer
+from specdec_jax.models.transformer import Params
 
 # What is read of a folder.
 _ENDINGS = (".jsonl", ".md", ".py", ".txt")
@@ -176,3 +178,50 @@ class PackedTexts:
     }
     rows = [order[i // count][i % count] for i in wanted.tolist()]
     return self.row_NT[rows]
+
+
+def prompt_length(length: int) -> int:
+  """How many of a row's tokens are the prompt where a decoder goes on."""
+  return max(length // 4, 1)
+
+
+class Batches(Protocol):
+  """What a training learns from, step by step."""
+
+  def __call__(
+    self, step: int, params: Params
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """The batch of a step: the same for the same step and weights.
+
+    Args:
+      step: its number, from 0.
+      params: the student's weights before it.
+
+    Returns:
+      row_BT, rows of T + 1 tokens; and weight_BT, how much each of the T
+      positions counts, where token i + 1 is predicted at position i.
+    """
+    ...
+
+
+@dataclasses.dataclass(frozen=True)
+class TextBatches:
+  """Batches of texts as they are, of which every token counts.
+
+  Attributes:
+    texts: the texts.
+    size: B.
+    seed: of their order.
+  """
+
+  texts: PackedTexts
+  size: int
+  seed: int
+
+  def __call__(
+    self, step: int, params: Params
+  ) -> tuple[np.ndarray, np.ndarray]:
+    """The batch of a step, whatever the weights."""
+    del params
+    row_BT = self.texts.batch(step, self.size, self.seed)
+    return row_BT, np.ones((self.size, row_BT.shape[1] - 1), np.float32)

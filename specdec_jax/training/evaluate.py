@@ -13,7 +13,7 @@ from specdec_jax.generate import SpeculativeDecoder
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import Params
 from specdec_jax.training import losses
-from specdec_jax.training.data import PackedTexts
+from specdec_jax.training.data import PackedTexts, prompt_length
 from specdec_jax.training.state import Objective
 from specdec_jax.types import Array, PyTree
 
@@ -98,11 +98,11 @@ class Examination:
   def _decode(self, student: LanguageModel, teacher: LanguageModel) -> float:
     """τ of the real decoder."""
     row_NT = _spread(self.texts.row_NT, self.prompts)
-    length = row_NT.shape[1] - 1
-    prompts = row_NT[:, : max(length // 4, 1)].tolist()
+    length = prompt_length(row_NT.shape[1] - 1)
+    prompts = row_NT[:, :length].tolist()
     drafter = DraftModel(student, num_draft_tokens=self.num_draft_tokens)
     result = SpeculativeDecoder(teacher, drafter).generate(
-      prompts, max_new_tokens=max(length // 4, 1)
+      prompts, max_new_tokens=length
     )
     return float(result.stats.tokens_per_target_pass)
 

@@ -22,10 +22,11 @@ from specdec_jax.models.transformer import TransformerNetwork
 from specdec_jax.training import losses
 from specdec_jax.training import state as state_lib
 from specdec_jax.training.checkpoints import Checkpoints
-from specdec_jax.training.data import PackedTexts
+from specdec_jax.training.data import Batches, PackedTexts, TextBatches
 from specdec_jax.training.evaluate import Examination, Scores
 from specdec_jax.training.metrics import MetricsFile
 from specdec_jax.training.optimizer import OptimizerConfig
+from specdec_jax.training.rollout import RolloutConfig, Rollouts
 from specdec_jax.training.state import Objective, TrainState
 from specdec_jax.training.student import Student
 from specdec_jax.types import Array
@@ -42,13 +43,15 @@ class TrainingConfig:
     steps: how many updates.
     batch_size: rows of a step.
     accumulate: the parts of a batch that are gone through one after another.
-    loss: "cross_entropy", or one of `losses.DISTILLATION` with a teacher.
+    loss: "cross_entropy", or one of `losses.DISTILLATION`, which needs a
+      teacher.
     optimizer: how weights follow gradients.
     average_decay: of a moving average of the weights, which then is the
       result; None for none.
     dtype: of activations; the weights are kept in float32.
     evaluate_every: steps between examinations; the state is saved then too.
-    seed: of the order of the data.
+    seed: of the order of the data, and of what is generated.
+    rollout: what is generated on the way; None for nothing.
   """
 
   steps: int
@@ -62,6 +65,7 @@ class TrainingConfig:
   dtype: str = "float32"
   evaluate_every: int = 200
   seed: int = 0
+  rollout: RolloutConfig | None = None
 
 
 class Training:
@@ -112,6 +116,7 @@ class Training:
     self._transformation = config.optimizer.make(config.steps)
     self._schedule = config.optimizer.schedule(config.steps)
     self._check()
+    self._batches = self._make_batches()
     self._folder.mkdir(parents=True, exist_ok=True)
     self._recognize()
 
@@ -162,11 +167,12 @@ class Training:
     )
     weights = None if self._teacher is None else self._teacher.params
     started = time.perf_counter()
-    length = self._texts.row_NT.shape[1] - 1
-    tokens = config.batch_size * length
+    most = config.batch_size * (self._texts.row_NT.shape[1] - 1)
+    learnt = 0
 
-    def note(number: int, measured: Mapping[str, Array]) -> None:
+    def note(number: int, tokens: int, measured: Mapping[str, Array]) -> None:
       """Waits for a step and writes down what it was like."""
+      nonlocal learnt
       values = {name: float(value) for name, value in measured.items()}
       broken = [name for name in values if not math.isfinite(values[name])]
       if broken:
@@ -178,30 +184,40 @@ class Training:
       rate = float(self._schedule(number - 1))
       seconds = round(time.perf_counter() - started, 3)
       metrics.write(
-        number, {**values, "learning_rate": rate, "seconds": seconds}
+        number,
+        {
+          **values,
+          "tokens": tokens,
+          "learning_rate": rate,
+          "seconds": seconds,
+        },
       )
+      learnt += tokens
+      # Only tokens that count are told of. How many are to come is a guess
+      # where they are generated.
+      rest = learnt * (config.steps - number) // (number - begin)
+      bar.total = bar.n + tokens + rest
       bar.set_postfix(loss=f"{values['loss']:.3f}", refresh=False)
       bar.update(tokens)
 
     with tqdm.tqdm(
-      total=config.steps * tokens,
-      initial=begin * tokens,
+      total=config.steps * most,
+      initial=begin * most,
       desc="Training",
       unit="tok",
       unit_scale=True,
       disable=not sys.stderr.isatty(),
       file=sys.stderr,
     ) as bar:
-      waiting: tuple[int, Mapping[str, Array]] | None = None
+      waiting: tuple[int, int, Mapping[str, Array]] | None = None
       for number in range(begin + 1, config.steps + 1):
-        row_BT = self._put(
-          self._texts.batch(number - 1, config.batch_size, config.seed)
+        row_BT, weight_BT = self._batches(number - 1, state.params)
+        state, measured = step(
+          state, weights, self._put(row_BT), self._put(weight_BT)
         )
-        weight_BT = self._put(np.ones((config.batch_size, length), np.float32))
-        state, measured = step(state, weights, row_BT, weight_BT)
         if waiting:  # the device is busy with the next one meanwhile
           note(*waiting)
-        waiting = (number, measured)
+        waiting = (number, int(weight_BT.sum()), measured)
         if number % config.evaluate_every == 0 or number == config.steps:
           note(*waiting)
           waiting = None
@@ -222,6 +238,21 @@ class Training:
     found = dataclasses.asdict(scores)
     return {name: value for name, value in found.items() if value is not None}
 
+  def _make_batches(self) -> Batches:
+    config = self._config
+    texts = TextBatches(self._texts, config.batch_size, config.seed)
+    if config.rollout is None:
+      return texts
+    assert self._teacher is not None
+    return Rollouts(
+      config.rollout,
+      texts,
+      self._student.model,
+      self._network,
+      self._teacher,
+      self._examination.num_draft_tokens,
+    )
+
   def _put(self, array: np.ndarray) -> jax.Array:
     """Puts a batch where its rows belong."""
     spec = sharding.batch_spec(len(array), self._mesh)
@@ -241,9 +272,16 @@ class Training:
         f"rows, got {config.accumulate}"
       )
     teacher = self._teacher
+    if config.rollout is not None:
+      config.rollout.check(
+        config.loss, teacher is not None, config.batch_size, length
+      )
     if teacher is None:
       if config.loss != losses.CROSS_ENTROPY:
-        raise ValueError(f"loss: {config.loss} needs a teacher, got none")
+        raise ValueError(
+          f"loss: {config.loss} needs a teacher, got none; without one "
+          f"expected {losses.CROSS_ENTROPY}"
+        )
       return
     if length > teacher.network.max_length:
       raise ValueError(
