@@ -12,6 +12,7 @@ import tqdm
 
 from specdec_jax.loading.tokenizer import Tokenizer
 from specdec_jax.models.transformer import Params
+from specdec_jax.training import ranges
 
 # What is read of a folder.
 _ENDINGS = (".jsonl", ".md", ".py", ".txt")
@@ -63,7 +64,8 @@ def _documents(file: Path) -> Iterator[str]:
   if file.suffix != ".jsonl":
     yield content
     return
-  for number, line in enumerate(content.splitlines(), 1):
+  # Not splitlines: JSON may have other separators of lines in its strings.
+  for number, line in enumerate(content.split("\n"), 1):
     if line.strip():
       yield _text_of(line, f"{file}, line {number}")
 
@@ -124,7 +126,7 @@ class PackedTexts:
   Attributes:
     row_NT: rows of sequence_length + 1 tokens. The last one of a row is the
       first of the next, so that each token but the very first is predicted
-      once.
+      once. What does not fill a row at the end is left out.
     bytes_per_token: UTF-8 bytes of the documents for each of their tokens.
   """
 
@@ -150,8 +152,9 @@ class PackedTexts:
       name: what the progress bar and errors call them.
 
     Raises:
-      ValueError: they do not fill one row.
+      ValueError: they do not fill one row, or it has no length.
     """
+    ranges.integers(1, sequence_length=sequence_length)
     tokens = np.concatenate(
       [np.append(t, np.int32(eos_id)) for t in tokenize(texts, tokenizer, name)]
     )

@@ -2,8 +2,8 @@
 
 Each distillation loss compares the student's law q with the teacher's law p,
 both over the whole vocabulary. They are DistillSpec's divergences (Zhou et al.,
-arXiv 2310.08461, §3 and table 1), and the logarithm of the acceptance rate. All
-are 0 where the laws are equal, and at no other place.
+arXiv 2310.08461), and the logarithm of the acceptance rate. All are 0 where the
+laws are equal, and at no other place.
 
 A student with a limited vocabulary has probability 0 elsewhere, that is
 `LOG_ZERO` as its logarithm. Where that makes a loss infinite, the teacher's law
@@ -32,7 +32,9 @@ def cross_entropy(label_BT: Array, log_q_BTV: Array) -> Array:
 
   Tokens that the student does not know count 0.
   """
-  log_q_BT = jnp.take_along_axis(log_q_BTV, label_BT[..., None], axis=-1)[..., 0]
+  log_q_BT = jnp.take_along_axis(log_q_BTV, label_BT[..., None], axis=-1)[
+    ..., 0
+  ]
   return jnp.where(log_q_BT > _BANNED, -log_q_BT, 0.0)
 
 
@@ -42,8 +44,9 @@ def forward_kl(log_p_BTV: Array, log_q_BTV: Array) -> Array:
   The law p is restricted to the tokens that the student knows.
   """
   known_BTV = log_q_BTV > _BANNED
+  # Twice, so that a teacher who bans all of them is uniform over them alone.
   log_p_BTV = jax.nn.log_softmax(
-    jnp.where(known_BTV, log_p_BTV, LOG_ZERO), axis=-1
+    jnp.where(known_BTV, log_p_BTV, 2 * LOG_ZERO), axis=-1
   )
   return jnp.sum(jnp.exp(log_p_BTV) * (log_p_BTV - log_q_BTV), axis=-1)
 
@@ -63,7 +66,7 @@ def jensen_shannon(log_p_BTV: Array, log_q_BTV: Array) -> Array:
 
 
 def total_variation(log_p_BTV: Array, log_q_BTV: Array) -> Array:
-  """½ Σ |p - q|: the probability of a rejection (DistillSpec, eq. 3)."""
+  """½ Σ |p - q|: the probability of a rejection (DistillSpec)."""
   return 0.5 * jnp.sum(jnp.abs(jnp.exp(log_p_BTV) - jnp.exp(log_q_BTV)), -1)
 
 
