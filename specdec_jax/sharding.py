@@ -101,6 +101,14 @@ def batch_spec(batch: int, mesh: Mesh) -> PartitionSpec:
   return param_spec(("batch",), (batch,), mesh)
 
 
+def put_rows(array: jax.typing.ArrayLike, mesh: Mesh) -> jax.Array:
+  """Puts an array that leads with B where its rows belong."""
+  array = np.asarray(array)
+  return jax.device_put(
+    array, NamedSharding(mesh, batch_spec(len(array), mesh))
+  )
+
+
 def replicate(array: jax.typing.ArrayLike, mesh: Mesh) -> jax.Array:
   """A copy on each device."""
   return jax.device_put(array, NamedSharding(mesh, PartitionSpec()))

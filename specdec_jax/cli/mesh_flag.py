@@ -1,0 +1,40 @@
+"""The flag that says over which devices a model is spread."""
+
+import re
+
+from absl import flags
+from jax.sharding import Mesh
+
+from specdec_jax.sharding import DATA, MODEL, make_mesh
+
+
+def define_mesh(values: flags.FlagValues) -> flags.FlagHolder[str | None]:
+  """Defines --mesh; see `parse_mesh` for its value."""
+  return flags.DEFINE_string(
+    "mesh",
+    None,
+    "Several devices: data:2,model:4 splits the rows of a batch in 2 and the "
+    "weights in 4. What is not named is not split.",
+    flag_values=values,
+  )
+
+
+def parse_mesh(text: str | None) -> Mesh:
+  """Makes the mesh that --mesh tells of; of one device if None.
+
+  Raises:
+    ValueError: the text is not understood, or there are too few devices.
+  """
+  sizes: dict[str, int] = {}
+  for part in [] if text is None else text.split(","):
+    found = re.fullmatch(rf"({DATA}|{MODEL}):([1-9][0-9]{{0,5}})", part)
+    if found is None or found[1] in sizes:
+      raise ValueError(
+        f"--mesh: expected {DATA}:N, {MODEL}:N or both with a comma, for "
+        f"example {DATA}:2,{MODEL}:4, got {text!r}"
+      )
+    sizes[found[1]] = int(found[2])
+  try:
+    return make_mesh(sizes.get(DATA, 1), sizes.get(MODEL, 1))
+  except ValueError as error:
+    raise ValueError(f"--mesh={text}: {error}") from error
