@@ -6,11 +6,10 @@ from pathlib import Path
 from absl import flags
 from jax.sharding import Mesh
 
-from specdec_jax.cli import command
+from specdec_jax.cli import command, mesh_flag
 from specdec_jax.cli.terminal import Terminal, sanitize
 from specdec_jax.loading import loader
 from specdec_jax.loading.export import check_unused
-from specdec_jax.sharding import make_mesh
 from specdec_jax.training import data, losses, prune, student
 from specdec_jax.training.evaluate import Examination
 from specdec_jax.training.optimizer import OPTIMIZERS, OptimizerConfig
@@ -30,8 +29,9 @@ Trains a draft on texts, or to imitate the model it shall draft for.
     --student=MODEL --draft_vocab=32000 --steps=0
 
 The folder holds the best model so far, ready to be loaded, and in training/
-the checkpoints and what was measured. Killed? The same command goes on where
-it stopped. The exit code is 0, or 2 after bad input.
+the checkpoints and what was measured, as lines and as a picture. Killed? The
+same command goes on where it stopped. The exit code is 0, 2 after bad input or
+a full disk, or 130 after Ctrl-C.
 """
 
 FLAGS = command.new_flags()
@@ -176,6 +176,7 @@ _NUM_DRAFT_TOKENS = flags.DEFINE_integer(
   "K, when τ is measured or the teacher writes.",
   flag_values=FLAGS,
 )
+_MESH = mesh_flag.define_mesh(FLAGS)
 _GROUPS = {
   "models": (
     _OUTPUT,
@@ -207,6 +208,7 @@ _GROUPS = {
     _AVERAGE_DECAY,
     _DTYPE,
     _SEED,
+    _MESH,
   ),
   "measuring": (_EVALUATE_EVERY, _HELD_OUT_ROWS, _NUM_DRAFT_TOKENS),
 }
@@ -221,29 +223,31 @@ def _train(argv: Sequence[str]) -> int:
   if not command.parse(FLAGS, argv, _ABOUT, _GROUPS):
     return 0
   terminal = Terminal()
-  mesh = make_mesh()
-  if not _OUTPUT.value:
-    raise ValueError("--output: expected a folder, got none")
-  folder = Path(_OUTPUT.value).expanduser()
+  _check()
+  folder = Path(_OUTPUT.value or "").expanduser()
+  mesh = mesh_flag.parse_mesh(_MESH.value)
   size = _DRAFT_VOCAB.value
-  if not _DATA.value and (_STEPS.value or size is not None):
-    raise ValueError("--data: expected files or folders, got none")
-  rollout = _rollout()
-  pupil = _pupil(mesh)
   if not _STEPS.value:
     check_unused(folder)
+    pupil = _pupil(mesh)
     if size is not None:
       texts = data.read_texts(_DATA.value or [])
       pupil = prune.limit_vocabulary(pupil, texts, size)
     pupil.write(folder, pupil.model.params)
     terminal.line(f"wrote {sanitize(str(folder))}")
     return 0
+  config = _config()
+  pupil = _pupil(mesh)
+  tokenizer, eos_ids = pupil.model.tokenizer, pupil.model.eos_ids
+  if tokenizer is None or not eos_ids:
+    missing = "end of sequence" if tokenizer else "tokenizer"
+    raise ValueError(f"{pupil.model.name} has no {missing}, which texts need")
   teacher = (
     loader.load(_TEACHER.value, dtype=_DTYPE.value, mesh=mesh)
     if _TEACHER.value
     else None
   )
-  texts = data.read_texts(_DATA.value)
+  texts = data.read_texts(_DATA.value or [])
   if _HELD_OUT.value:
     held_out = data.read_texts(_HELD_OUT.value)
   else:
@@ -253,8 +257,8 @@ def _train(argv: Sequence[str]) -> int:
   packed, unseen = (
     data.PackedTexts.of(
       documents,
-      pupil.model.tokenizer,
-      pupil.model.eos_ids[0],
+      tokenizer,
+      eos_ids[0],
       _SEQUENCE_LENGTH.value,
       name,
     )
@@ -270,29 +274,75 @@ def _train(argv: Sequence[str]) -> int:
       batch_size=_BATCH_SIZE.value,
       num_draft_tokens=_NUM_DRAFT_TOKENS.value,
     ),
-    TrainingConfig(
-      steps=_STEPS.value,
-      batch_size=_BATCH_SIZE.value,
-      accumulate=_ACCUMULATE.value,
-      loss=_LOSS.value or ("forward_kl" if teacher else losses.CROSS_ENTROPY),
-      optimizer=OptimizerConfig(
-        name=_OPTIMIZER.value,
-        learning_rate=_LEARNING_RATE.value,
-        warmup_steps=_WARMUP_STEPS.value,
-        weight_decay=_WEIGHT_DECAY.value,
-        clip_norm=_CLIP_NORM.value,
-      ),
-      average_decay=_AVERAGE_DECAY.value,
-      dtype=_DTYPE.value,
-      evaluate_every=_EVALUATE_EVERY.value,
-      seed=_SEED.value,
-      rollout=rollout,
-    ),
+    config,
     teacher,
   )
-  training.run(terminal.line)
+  try:
+    training.run(terminal.line)
+  except (KeyboardInterrupt, OSError):
+    terminal.note("the same command goes on from the newest checkpoint")
+    raise
   terminal.line(f"wrote {sanitize(str(folder))}")
   return 0
+
+
+def _check() -> None:
+  """Checks what costs nothing to check, before models are loaded.
+
+  Raises:
+    ValueError: flags are missing, or do not go together.
+  """
+  if not _OUTPUT.value:
+    raise ValueError("--output: expected a folder, got none")
+  needed = _STEPS.value or _DRAFT_VOCAB.value is not None
+  if needed and not (_DATA.value and all(_DATA.value)):
+    raise ValueError("--data: expected files or folders, got none")
+  if bool(_STUDENT.value) == bool(_CONFIG.value):
+    got = "both" if _STUDENT.value else "neither"
+    raise ValueError(
+      "expected --student, a model to begin with, or --config, for one with "
+      f"random weights, got {got}"
+    )
+  if bool(_CONFIG.value) != bool(_TOKENIZER.value):
+    got = "none" if _CONFIG.value else f"{_TOKENIZER.value} with --student"
+    raise ValueError(
+      "--tokenizer: expected a folder with --config, since --student has its "
+      f"own, got {got}"
+    )
+  output = Path(_OUTPUT.value).expanduser().resolve()
+  for flag in (_STUDENT, _TEACHER):
+    if flag.value and Path(flag.value).expanduser().resolve() == output:
+      raise ValueError(
+        f"--output is the folder of --{flag.name}; expected another one, since "
+        "the model there would be overwritten"
+      )
+
+
+def _config() -> TrainingConfig:
+  """How the student is trained.
+
+  Raises:
+    ValueError: a value lies outside its range.
+  """
+  return TrainingConfig(
+    steps=_STEPS.value,
+    batch_size=_BATCH_SIZE.value,
+    accumulate=_ACCUMULATE.value,
+    loss=_LOSS.value
+    or ("forward_kl" if _TEACHER.value else losses.CROSS_ENTROPY),
+    optimizer=OptimizerConfig(
+      name=_OPTIMIZER.value,
+      learning_rate=_LEARNING_RATE.value,
+      warmup_steps=_WARMUP_STEPS.value,
+      weight_decay=_WEIGHT_DECAY.value,
+      clip_norm=_CLIP_NORM.value,
+    ),
+    average_decay=_AVERAGE_DECAY.value,
+    dtype=_DTYPE.value,
+    evaluate_every=_EVALUATE_EVERY.value,
+    seed=_SEED.value,
+    rollout=_rollout(),
+  )
 
 
 def _pupil(mesh: Mesh) -> student.Student:
@@ -304,8 +354,8 @@ def _pupil(mesh: Mesh) -> student.Student:
           f"--{flag.name} takes a part of a model; name it with --student"
         )
     return student.fresh(
-      Path(_CONFIG.value).expanduser(),
-      Path(_TOKENIZER.value).expanduser(),
+      Path(_CONFIG.value or "").expanduser(),
+      Path(_TOKENIZER.value or "").expanduser(),
       _SEED.value,
       mesh,
     )

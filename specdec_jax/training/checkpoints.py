@@ -1,8 +1,10 @@
 """Steps of a training on disk, with orbax: the newest and the best."""
 
+import contextlib
 import dataclasses
+import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import jax
@@ -39,8 +41,13 @@ class Checkpoints:
   def __enter__(self) -> "Checkpoints":
     return self
 
-  def __exit__(self, *_: object) -> None:
-    self._checkpointer.close()
+  def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+    try:
+      with _quiet():
+        self._checkpointer.close()
+    except Exception:  # of a save that failed: again
+      if kind is None:
+        raise
 
   @property
   def latest(self) -> int | None:
@@ -55,6 +62,14 @@ class Checkpoints:
       self._checkpointer.checkpoints,
       key=lambda found: (_score(found.metrics), found.step),
     ).step
+
+  @property
+  def last_good(self) -> str:
+    """Says what there is to go on from."""
+    step = self.latest
+    if step is None:
+      return "there is no checkpoint yet"
+    return f"the last good checkpoint is that of step {step}"
 
   def metrics(self, step: int) -> dict[str, float]:
     """What a step was saved with."""
@@ -71,15 +86,16 @@ class Checkpoints:
       OSError: it cannot be written; those before it are still there.
     """
     step = int(state.step)
+    before = self.last_good  # a save that fails hides it until the next start
     try:
-      self._checkpointer.save(
-        step, _stored(state), metrics=dict(metrics), force=True
-      )
+      with _quiet():
+        self._checkpointer.save(
+          step, _stored(state), metrics=dict(metrics), force=True
+        )
     except Exception as error:  # orbax wraps what the file system says
       raise OSError(
         getattr(error, "errno", None),
-        f"cannot write the checkpoint of step {step}: {error}; "
-        f"the last good one is of step {self.latest}",
+        f"cannot write the checkpoint of step {step}: {error}; {before}",
         os.fspath(self._folder),
       ) from error
 
@@ -103,6 +119,17 @@ def _stored(state: TrainState) -> dict[str, PyTree]:
     "average": state.average,
     "optimizer": state.optimizer,
   }
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+  """Keeps orbax from logging a thousand lines of what is raised anyway."""
+  logger = logging.getLogger("absl")
+  before, logger.disabled = logger.disabled, True
+  try:
+    yield
+  finally:
+    logger.disabled = before
 
 
 def _score(metrics: Mapping[str, float]) -> float:

@@ -8,11 +8,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from specdec_jax import sharding
 from specdec_jax.drafters import DraftModel
 from specdec_jax.generate import SpeculativeDecoder
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import Params
-from specdec_jax.training import losses
+from specdec_jax.training import losses, ranges
 from specdec_jax.training.data import PackedTexts, prompt_length
 from specdec_jax.training.state import Objective
 from specdec_jax.types import Array, PyTree
@@ -54,6 +55,9 @@ class Examination:
     batch_size: how many at a time.
     prompts: of how many rows the beginning is continued by the decoder.
     num_draft_tokens: K in it.
+
+  Raises:
+    ValueError: a value lies outside its range.
   """
 
   texts: PackedTexts
@@ -61,6 +65,15 @@ class Examination:
   batch_size: int = 8
   prompts: int = 8
   num_draft_tokens: int = 4
+
+  def __post_init__(self) -> None:
+    ranges.integers(
+      1,
+      held_out_rows=self.rows,
+      batch_size=self.batch_size,
+      prompts=self.prompts,
+      num_draft_tokens=self.num_draft_tokens,
+    )
 
   def __call__(
     self,
@@ -84,7 +97,9 @@ class Examination:
       part_BT = row_NT[begin : begin + self.batch_size]
       short = self.batch_size - len(part_BT)
       part_BT = np.pad(part_BT, ((0, short), (0, 0)))
-      measured_3BT = _measure(objective, params, weights, part_BT)
+      measured_3BT = _measure(
+        objective, params, weights, sharding.put_rows(part_BT, student.mesh)
+      )
       sums += np.asarray(measured_3BT, float)[:, : self.batch_size - short].sum(
         axis=(1, 2)
       )

@@ -5,6 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from specdec_jax.training.files import naming, write_whole
+
 
 class MetricsFile:
   """One JSON object a line, each with a "step"."""
@@ -15,13 +17,17 @@ class MetricsFile:
     Args:
       path: where it is.
       step: the step that the training goes on from.
+
+    Raises:
+      ValueError: it holds something else.
+      OSError: it cannot be written.
     """
     self._path = path
     kept = [line for line in self.lines() if line["step"] <= step]
-    partial = path.with_suffix(".partial")
-    partial.write_text("".join(map(_line, kept)), encoding="utf-8")
-    partial.replace(path)
-    self._file = path.open("a", encoding="utf-8")
+    write_whole(path, b"".join(map(_line, kept)))
+    # Not buffered: what the disk had no room for is not tried again when the
+    # file is closed.
+    self._file = path.open("ab", buffering=0)
 
   def __enter__(self) -> "MetricsFile":
     return self
@@ -30,18 +36,37 @@ class MetricsFile:
     self._file.close()
 
   def write(self, step: int, values: Mapping[str, Any]) -> None:
-    """Adds a line."""
-    self._file.write(_line({"step": step, **values}))
-    self._file.flush()
+    """Adds a line.
+
+    Raises:
+      OSError: it cannot be written, or not the whole of it.
+    """
+    rest = _line({"step": step, **values})
+    with naming(self._path):
+      while rest:
+        rest = rest[self._file.write(rest) :]
 
   def lines(self) -> Iterator[dict[str, Any]]:
-    """All that was written; a line that a kill cut off is left out."""
+    """All that was written; a line that a kill cut off is left out.
+
+    Raises:
+      ValueError: a line is none of ours.
+    """
     if not self._path.is_file():
       return
-    for line in self._path.read_text(encoding="utf-8").splitlines(True):
-      if line.endswith("\n"):
-        yield json.loads(line)
+    *lines, _ = self._path.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, 1):
+      try:
+        values = json.loads(line)
+      except ValueError:
+        values = None
+      if not (isinstance(values, dict) and "step" in values):
+        raise ValueError(
+          f"{self._path}, line {number}: expected a JSON object with a step; "
+          "mend the line, or train in another folder"
+        )
+      yield values
 
 
-def _line(values: Mapping[str, Any]) -> str:
-  return json.dumps(values) + "\n"
+def _line(values: Mapping[str, Any]) -> bytes:
+  return json.dumps(values).encode() + b"\n"

@@ -7,6 +7,7 @@ import jax
 import optax
 from optax import contrib
 
+from specdec_jax.training import ranges
 from specdec_jax.types import PyTree
 
 OPTIMIZERS = ("adamw", "muon")
@@ -25,6 +26,9 @@ class OptimizerConfig:
     final_share: it ends at this share of its highest.
     weight_decay: of matrices, with muon those of the layers.
     clip_norm: gradients longer than this are cut to it.
+
+  Raises:
+    ValueError: a value lies outside its range.
   """
 
   name: str = "adamw"
@@ -33,6 +37,29 @@ class OptimizerConfig:
   final_share: float = 0.1
   weight_decay: float = 0.1
   clip_norm: float = 1.0
+
+  def __post_init__(self) -> None:
+    if self.name not in OPTIMIZERS:
+      raise ValueError(
+        f"optimizer: expected one of {', '.join(OPTIMIZERS)}, got {self.name!r}"
+      )
+    ranges.integers(0, warmup_steps=self.warmup_steps)
+    ranges.numbers(
+      "a number above 0",
+      lambda value: value > 0,
+      learning_rate=self.learning_rate,
+      clip_norm=self.clip_norm,
+    )
+    ranges.numbers(
+      "a number of at least 0",
+      lambda value: value >= 0,
+      weight_decay=self.weight_decay,
+    )
+    ranges.numbers(
+      "a share in [0, 1]",
+      lambda value: 0 <= value <= 1,
+      final_share=self.final_share,
+    )
 
   def schedule(self, steps: int) -> optax.Schedule:
     """The learning rate by step."""

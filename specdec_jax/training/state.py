@@ -14,7 +14,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from specdec_jax import sharding
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import Params, TransformerNetwork
-from specdec_jax.training import losses
+from specdec_jax.training import finite, losses
 from specdec_jax.types import Array, Network, PyTree
 
 
@@ -118,6 +118,7 @@ class Objective:
       loss_BT = losses.cross_entropy(row_BT[:, 1:], log_q_BTV)
     else:
       log_q_BTV, log_p_BTV = self.laws(params, teacher, row_BT[:, :-1])
+      assert log_p_BTV is not None  # such a loss has a teacher
       loss_BT = losses.DISTILLATION[self.loss](log_p_BTV, log_q_BTV)
     return jnp.sum(loss_BT * weight_BT) / jnp.sum(weight_BT)
 
@@ -143,7 +144,9 @@ def make_step(
   """Compiles one step: `(state, teacher, row_BT, weight_BT)`.
 
   The state is donated, but for what is fixed, and stays where it is. Of a
-  batch, `accumulate` parts are gone through one after the other.
+  batch, `accumulate` parts are gone through one after the other. Besides loss
+  and gradient_norm the step returns the `largest` of all weights before it and
+  of their gradients.
   """
 
   def update(
@@ -180,7 +183,12 @@ def make_step(
     average = state.average
     if average is not None:
       average = optax.incremental_update(params, average, 1 - average_decay)
-    metrics = {"loss": loss, "gradient_norm": optax.global_norm(gradient)}
+    metrics = {
+      "loss": loss,
+      "gradient_norm": optax.tree.norm(gradient),
+      "weights": finite.largest(state.params),
+      "gradients": finite.largest(gradient),
+    }
     return TrainState(state.step + 1, params, average, optimizer), metrics
 
   # What is fixed belongs to the student as well.

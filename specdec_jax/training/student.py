@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from specdec_jax import sharding
 from specdec_jax.loading import loader
 from specdec_jax.loading.arrays import Arrays
 from specdec_jax.loading.export import export
@@ -17,6 +19,7 @@ from specdec_jax.loading.tokenizer import Tokenizer
 from specdec_jax.models import config as config_lib
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import Params, TransformerNetwork
+from specdec_jax.training.files import naming
 
 _STANDARD_DEVIATION = 0.02
 # They end a branch that is added to the residual stream.
@@ -54,6 +57,9 @@ class Student:
     With a limited vocabulary it is for `load` alone.
 
     Files that are there already are replaced, each at once.
+
+    Raises:
+      OSError: they cannot be written; the old ones are still there.
     """
     rows = {"vocab_size": self.config.known_rows}
     source = Source(
@@ -63,8 +69,11 @@ class Student:
       Arrays(self.config, params),
       lambda: self.model.tokenizer,
     )
-    partial = folder / f"partial-{os.getpid()}"
-    export(source, partial, dtype="float32", progress=False)
+    for left in folder.glob("model.partial*"):  # behind by a kill
+      shutil.rmtree(left)
+    partial = folder / "model.partial"
+    with naming(folder):
+      export(source, partial, dtype="float32", progress=False)
     # config.json last: without it the folder is no model.
     for file in sorted(
       partial.iterdir(), key=lambda f: f.name == "config.json"
@@ -115,6 +124,8 @@ def fresh(
     raise ValueError(
       f"the tokenizer in {tokenizer} names no end of sequence (eos_token)"
     )
+  # As `load` does, so that the teacher's laws are over the same tokens.
+  shape = shape.with_vocab(reader.size, mesh.shape[sharding.MODEL])
   network = TransformerNetwork(shape, "float32", mesh.devices.flat[0].platform)
   model = LanguageModel(
     network=network,

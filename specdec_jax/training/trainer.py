@@ -1,6 +1,7 @@
 """A training from its first step to its last, through kills in between."""
 
 import dataclasses
+import functools
 import hashlib
 import json
 import math
@@ -13,17 +14,17 @@ from typing import Any
 import jax
 import numpy as np
 import tqdm
-from jax.sharding import NamedSharding
 
 from specdec_jax import sharding
 from specdec_jax.loading.source import read_json
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import TransformerNetwork
-from specdec_jax.training import losses
+from specdec_jax.training import finite, losses, plot, ranges
 from specdec_jax.training import state as state_lib
 from specdec_jax.training.checkpoints import Checkpoints
 from specdec_jax.training.data import Batches, PackedTexts, TextBatches
 from specdec_jax.training.evaluate import Examination, Scores
+from specdec_jax.training.files import write_whole
 from specdec_jax.training.metrics import MetricsFile
 from specdec_jax.training.optimizer import OptimizerConfig
 from specdec_jax.training.rollout import RolloutConfig, Rollouts
@@ -52,6 +53,9 @@ class TrainingConfig:
     evaluate_every: steps between examinations; the state is saved then too.
     seed: of the order of the data, and of what is generated.
     rollout: what is generated on the way; None for nothing.
+
+  Raises:
+    ValueError: a value lies outside its range.
   """
 
   steps: int
@@ -66,6 +70,32 @@ class TrainingConfig:
   evaluate_every: int = 200
   seed: int = 0
   rollout: RolloutConfig | None = None
+
+  def __post_init__(self) -> None:
+    ranges.integers(
+      1,
+      steps=self.steps,
+      batch_size=self.batch_size,
+      accumulate=self.accumulate,
+      evaluate_every=self.evaluate_every,
+    )
+    ranges.integers(0, seed=self.seed)
+    known = (losses.CROSS_ENTROPY, *losses.DISTILLATION)
+    if self.loss not in known:
+      raise ValueError(
+        f"loss: expected one of {', '.join(known)}, got {self.loss!r}"
+      )
+    if self.average_decay is not None:
+      ranges.numbers(
+        "a share in [0, 1)",
+        lambda value: 0 <= value < 1,
+        average_decay=self.average_decay,
+      )
+    if self.batch_size % self.accumulate:
+      raise ValueError(
+        f"accumulate: expected a divisor of the batch's {self.batch_size} "
+        f"rows, got {self.accumulate}"
+      )
 
 
 class Training:
@@ -108,7 +138,7 @@ class Training:
     self._teacher = teacher
     self._mesh = student.model.mesh
     self._network = TransformerNetwork(
-      student.config, config.dtype, student.model.network.platform
+      student.config, config.dtype, student.network.platform
     )
     self._objective = Objective(
       self._network, None if teacher is None else teacher.network, config.loss
@@ -166,6 +196,8 @@ class Training:
       state,
     )
     weights = None if self._teacher is None else self._teacher.params
+    names = sorted(state.params)
+    put = functools.partial(sharding.put_rows, mesh=self._mesh)
     started = time.perf_counter()
     most = config.batch_size * (self._texts.row_NT.shape[1] - 1)
     learnt = 0
@@ -173,14 +205,11 @@ class Training:
     def note(number: int, tokens: int, measured: Mapping[str, Array]) -> None:
       """Waits for a step and writes down what it was like."""
       nonlocal learnt
-      values = {name: float(value) for name, value in measured.items()}
-      broken = [name for name in values if not math.isfinite(values[name])]
-      if broken:
-        raise ValueError(
-          f"step {number}: {broken[0]} is {values[broken[0]]}; the last good "
-          f"checkpoint is that of step {checkpoints.latest or 0}. Lower the "
-          "learning rate, or look at the data"
-        )
+      values = {key: float(measured[key]) for key in ("loss", "gradient_norm")}
+      where = functools.partial(
+        finite.where, names, measured["weights"], measured["gradients"]
+      )
+      _stop_if_broken(number, values, where, checkpoints)
       rate = float(self._schedule(number - 1))
       seconds = round(time.perf_counter() - started, 3)
       metrics.write(
@@ -212,9 +241,7 @@ class Training:
       waiting: tuple[int, int, Mapping[str, Array]] | None = None
       for number in range(begin + 1, config.steps + 1):
         row_BT, weight_BT = self._batches(number - 1, state.params)
-        state, measured = step(
-          state, weights, self._put(row_BT), self._put(weight_BT)
-        )
+        state, measured = step(state, weights, put(row_BT), put(weight_BT))
         if waiting:  # the device is busy with the next one meanwhile
           note(*waiting)
         waiting = (number, int(weight_BT.sum()), measured)
@@ -222,7 +249,12 @@ class Training:
           note(*waiting)
           waiting = None
           scores = self._examine(state)
+          _stop_if_broken(number, scores, lambda: "held out", checkpoints)
+          # What belongs to a step comes before the checkpoint that ends it.
           metrics.write(number, {"held_out": scores})
+          plot.write(
+            self._folder / "training.png", metrics.lines(), config.loss
+          )
           checkpoints.save(state, scores)
           if checkpoints.best == number:
             self._student.write(self._folder.parent, state.result)
@@ -253,11 +285,6 @@ class Training:
       self._examination.num_draft_tokens,
     )
 
-  def _put(self, array: np.ndarray) -> jax.Array:
-    """Puts a batch where its rows belong."""
-    spec = sharding.batch_spec(len(array), self._mesh)
-    return jax.device_put(array, NamedSharding(self._mesh, spec))
-
   def _check(self) -> None:
     config, model = self._config, self._student.model
     length = self._texts.row_NT.shape[1] - 1
@@ -266,11 +293,14 @@ class Training:
         f"sequence_length: expected at most {model.network.max_length}, what "
         f"{model.name} was made for, got {length}"
       )
-    if config.batch_size % config.accumulate:
+    ways = self._mesh.shape[sharding.DATA]
+    if config.batch_size % (ways * config.accumulate):
       raise ValueError(
-        f"accumulate: expected a divisor of the batch's {config.batch_size} "
-        f"rows, got {config.accumulate}"
+        f"batch_size: expected a multiple of {ways * config.accumulate}, "
+        f"{config.accumulate} (accumulate) parts of rows for {ways} devices "
+        f"(the mesh's data axis), got {config.batch_size}"
       )
+    finite.check(model)
     teacher = self._teacher
     if config.rollout is not None:
       config.rollout.check(
@@ -283,6 +313,7 @@ class Training:
           f"expected {losses.CROSS_ENTROPY}"
         )
       return
+    finite.check(teacher)
     if length > teacher.network.max_length:
       raise ValueError(
         f"sequence_length: expected at most {teacher.network.max_length}, "
@@ -315,22 +346,47 @@ class Training:
           )
           + ". Use the same values to go on with it, or another folder"
         )
-    path.write_text(json.dumps(ours, indent=2) + "\n", encoding="utf-8")
+    else:
+      write_whole(path, json.dumps(ours, indent=2).encode() + b"\n")
 
   def _description(self) -> dict[str, Any]:
-    """What a training is: the same description means the same metrics."""
+    """What a training is: the same description means the same metrics.
+
+    By the names of flags. The mesh is none of it: on another one they differ
+    in roundings alone.
+    """
     config = dataclasses.asdict(self._config)
     optimizer = config.pop("optimizer")
-    teacher = self._teacher
+    teacher, examination = self._teacher, self._examination
     return {
       **config,
-      **{f"optimizer_{name}": value for name, value in optimizer.items()},
+      "optimizer": optimizer.pop("name"),
+      **optimizer,
+      "held_out_rows": examination.rows,
+      "prompts": examination.prompts,
+      "num_draft_tokens": examination.num_draft_tokens,
       "student": _digest(*self._student.model.params.values()),
       "teacher": teacher and _digest(*jax.tree.leaves(teacher.params)),
-      "texts": _digest(self._texts.row_NT),
-      "held_out": _digest(self._examination.texts.row_NT),
+      "data": _digest(self._texts.row_NT),
+      "held_out": _digest(examination.texts.row_NT),
       "sequence_length": self._texts.row_NT.shape[1] - 1,
     }
+
+
+def _stop_if_broken(
+  step: int,
+  values: Mapping[str, float],
+  where: Callable[[], str],
+  checkpoints: Checkpoints,
+) -> None:
+  """Ends a training whose numbers are none any more."""
+  for name, value in values.items():
+    if not math.isfinite(value):
+      raise ValueError(
+        f"step {step}: {name} is {value} ({where()}); {checkpoints.last_good}. "
+        "Train in another folder with a lower learning rate, or look at the "
+        "data"
+      )
 
 
 def _digest(*arrays: Any) -> str:

@@ -126,7 +126,9 @@ def test_numbers_stay_numbers(name, kept, known):
   value, gradient = jax.value_and_grad(loss)(np.zeros(4, np.float32))
   assert np.isfinite(value) and value >= -1e-6
   assert np.isfinite(gradient).all()
-  assert np.abs(gradient).max() <= 80  # and none that throws a training off
+  # And none that throw a training off, save where none is accepted in truth.
+  assert np.abs(gradient).max() <= 80
+  assert value <= 80 or name == "negative_log_acceptance"
 
 
 def test_forward_kl_of_a_limited_student_asks_for_the_tokens_it_knows():
