@@ -2,8 +2,6 @@
 
 import dataclasses
 import functools
-import hashlib
-import json
 import math
 import sys
 import time
@@ -12,11 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import numpy as np
 import tqdm
 
 from specdec_jax import sharding
-from specdec_jax.loading.source import read_json
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import TransformerNetwork
 from specdec_jax.training import finite, losses, plot, ranges
@@ -24,7 +20,7 @@ from specdec_jax.training import state as state_lib
 from specdec_jax.training.checkpoints import Checkpoints
 from specdec_jax.training.data import Batches, PackedTexts, TextBatches
 from specdec_jax.training.evaluate import Examination, Scores
-from specdec_jax.training.files import write_whole
+from specdec_jax.training.identity import digest, recognize
 from specdec_jax.training.metrics import MetricsFile
 from specdec_jax.training.optimizer import OptimizerConfig
 from specdec_jax.training.rollout import RolloutConfig, Rollouts
@@ -148,7 +144,7 @@ class Training:
     self._check()
     self._batches = self._make_batches()
     self._folder.mkdir(parents=True, exist_ok=True)
-    self._recognize()
+    recognize(self._folder / "run.json", self._description())
 
   def run(self, report: Callable[[str], None] = lambda line: None) -> Scores:
     """Trains to the last step. Returns the scores of the best one.
@@ -326,29 +322,6 @@ class Training:
         f"tokenizers: {reason}; a student needs the teacher's tokenizer"
       )
 
-  def _recognize(self) -> None:
-    """Refuses to go on with a training that was another one."""
-    path = self._folder / "run.json"
-    ours = json.loads(json.dumps(self._description()))
-    if path.is_file():
-      theirs = read_json(path)
-      other = sorted(
-        name
-        for name in ours.keys() | theirs.keys()
-        if ours.get(name) != theirs.get(name)
-      )
-      if other:
-        raise ValueError(
-          f"{self._folder.parent} holds another training: "
-          + "; ".join(
-            f"{name} was {theirs.get(name)!r}, now {ours.get(name)!r}"
-            for name in other
-          )
-          + ". Use the same values to go on with it, or another folder"
-        )
-    else:
-      write_whole(path, json.dumps(ours, indent=2).encode() + b"\n")
-
   def _description(self) -> dict[str, Any]:
     """What a training is: the same description means the same metrics.
 
@@ -365,10 +338,10 @@ class Training:
       "held_out_rows": examination.rows,
       "prompts": examination.prompts,
       "num_draft_tokens": examination.num_draft_tokens,
-      "student": _digest(*self._student.model.params.values()),
-      "teacher": teacher and _digest(*jax.tree.leaves(teacher.params)),
-      "data": _digest(self._texts.row_NT),
-      "held_out": _digest(examination.texts.row_NT),
+      "student": digest(*self._student.model.params.values()),
+      "teacher": teacher and digest(*jax.tree.leaves(teacher.params)),
+      "data": digest(self._texts.row_NT),
+      "held_out": digest(examination.texts.row_NT),
       "sequence_length": self._texts.row_NT.shape[1] - 1,
     }
 
@@ -387,14 +360,6 @@ def _stop_if_broken(
         "Train in another folder with a lower learning rate, or look at the "
         "data"
       )
-
-
-def _digest(*arrays: Any) -> str:
-  """What tells arrays from others."""
-  hashed = hashlib.sha256()
-  for array in arrays:
-    hashed.update(np.ascontiguousarray(array).view(np.uint8))
-  return hashed.hexdigest()[:16]
 
 
 def _told(scores: Mapping[str, float]) -> str:

@@ -9,6 +9,8 @@ import specdec_jax as sd
 from specdec_jax.cli import main
 from tests import tiny
 
+_WHOLE = "takes a part of a model; name it with --student"
+
 
 @pytest.fixture
 def model(tmp_path):
@@ -105,8 +107,8 @@ def test_a_pruned_student_is_trained(train, model, texts, tmp_path):
 @pytest.mark.parametrize(
   "flags, message",
   [
-    (["--keep_layers=0"], "--keep_layers takes a part of a model; name it"),
-    (["--draft_vocab=8"], "--draft_vocab takes a part of a model; name it"),
+    (["--config=c", "--tokenizer=t", "--keep_layers=0"], _WHOLE),
+    (["--config=c", "--tokenizer=t", "--draft_vocab=8"], _WHOLE),
     (["--student", "--keep_layers="], "layers of 0 to 1, .* got none"),
     (["--student", "--keep_layers=0,2"], "layers of 0 to 1, .* got 0, 2"),
     (["--student", "--keep_layers=0,0"], "layers of 0 to 1, .* got 0, 0"),

@@ -29,8 +29,8 @@ def loaded(corpus, tmp_path_factory):
 
 
 @pytest.fixture
-def no_picture(monkeypatch):
-  """A picture takes longer than the steps before it."""
+def no_picture(whole, monkeypatch):
+  """A picture takes longer than the steps before it; `whole` has one."""
   monkeypatch.setattr(plot, "write", lambda *_: None)
 
 

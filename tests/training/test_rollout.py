@@ -312,6 +312,6 @@ def test_the_flags_arrive(tmp_path, models):
 
 
 def test_flags_of_generating_need_it(capsys):
-  flags = ["--output=x", "--data=y", "--generated_share=0.5"]
+  flags = ["--output=x", "--data=y", "--student=z", "--generated_share=0.5"]
   assert dispatcher.main(["train", *flags]) == 2
   assert "expected --generate with it" in capsys.readouterr().err
