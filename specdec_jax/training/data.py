@@ -198,7 +198,7 @@ class Batches(Protocol):
 
     Args:
       step: its number, from 0.
-      params: the student's weights before it.
+      params: what the student's network reads before it.
 
     Returns:
       row_BT, rows of T + 1 tokens; and weight_BT, how much each of the T

@@ -210,12 +210,7 @@ class Training:
       seconds = round(time.perf_counter() - started, 3)
       metrics.write(
         number,
-        {
-          **values,
-          "tokens": tokens,
-          "learning_rate": rate,
-          "seconds": seconds,
-        },
+        {**values, "tokens": tokens, "learning_rate": rate, "seconds": seconds},
       )
       learnt += tokens
       # Only tokens that count are told of. How many are to come is a guess
@@ -236,7 +231,8 @@ class Training:
     ) as bar:
       waiting: tuple[int, int, Mapping[str, Array]] | None = None
       for number in range(begin + 1, config.steps + 1):
-        row_BT, weight_BT = self._batches(number - 1, state.params)
+        now = state_lib.whole(state.params, state.fixed)
+        row_BT, weight_BT = self._batches(number - 1, now)
         state, measured = step(state, weights, put(row_BT), put(weight_BT))
         if waiting:  # the device is busy with the next one meanwhile
           note(*waiting)

@@ -10,7 +10,7 @@ import pytest
 from specdec_jax import sharding
 from specdec_jax.cli import main as dispatcher
 from specdec_jax.loading import loader
-from specdec_jax.training import rollout, state, student
+from specdec_jax.training import prune, rollout, state, student
 from specdec_jax.training.data import PackedTexts, TextBatches, prompt_length
 from specdec_jax.training.evaluate import Examination
 from specdec_jax.training.optimizer import OptimizerConfig
@@ -150,9 +150,11 @@ def models(tmp_path_factory):
   }
 
 
-def _training(models, folder, *, teacher=True, **config):
+def _training(models, folder, *, teacher=True, vocabulary=None, **config):
   mesh = sharding.make_mesh()
   pupil = student.from_checkpoint(str(models["student"]), mesh)
+  if vocabulary:
+    pupil = prune.limit_vocabulary(pupil, ["a few letters"], vocabulary)
   texts, unseen = (
     PackedTexts.of(
       [Path(__file__).read_text()[begin : begin + 600]],
@@ -231,6 +233,27 @@ def test_a_training_goes_on_exactly(
   counts = [m["tokens"] for m in _metrics(whole) if "tokens" in m]
   rows = 4 - config.rows(4)
   assert all(rows * 16 < n <= rows * 16 + (4 - rows) * 12 for n in counts)
+
+
+@pytest.mark.parametrize("writer", rollout.WRITERS)
+def test_a_student_of_few_tokens_writes_and_drafts(
+  tmp_path, models, monkeypatch, writer
+):
+  rows = []
+  generate = Rollouts.__call__
+
+  def kept(self, step, params):
+    rows.append(generate(self, step, params)[0][:, prompt_length(16) : -1])
+    return generate(self, step, params)
+
+  monkeypatch.setattr(Rollouts, "__call__", kept)
+  config = RolloutConfig(writer)
+  training = _training(
+    models, tmp_path, vocabulary=20, steps=1, loss="forward_kl", rollout=config
+  )
+  training.run()
+  # What ends a row, and what fills it up, are two of at most 21.
+  assert (len(np.unique(rows)) <= 21) == (writer == "student")
 
 
 @pytest.mark.parametrize(
