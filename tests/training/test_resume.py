@@ -13,6 +13,9 @@ from specdec_jax.training.metrics import MetricsFile
 from tests.training import tiny_runs
 from tests.training.tiny_runs import STEPS
 
+# Users do not see them, and other versions of a library have other ones.
+pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
+
 # The command, and a kill in it: in the middle of a line of the metrics, or
 # while a checkpoint is being written.
 _KILLED = {
