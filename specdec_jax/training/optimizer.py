@@ -77,7 +77,7 @@ class OptimizerConfig:
       update = contrib.muon(
         self.schedule(steps),
         weight_decay=self.weight_decay,
-        # A matrix of n x m moves as far as with AdamW (Liu et al., eq. 4).
+        # A matrix of n x m moves as far as with AdamW (Liu et al.).
         consistent_rms=0.2,
         muon_weight_dimension_numbers=_layer_matrices,
       )
