@@ -91,16 +91,16 @@ def main(argv: Sequence[str]) -> None:
     raise app.UsageError(f"unexpected argument {argv[1]}")
   study = Study.of(Path(_WORK.value), _STEPS.value)
   rows = ["| loss | learning rate | acceptance | τ |", "|---|--:|--:|--:|"]
-  results = (study.work / "losses.jsonl").open("w")
+  records = []
   for loss in (losses.CROSS_ENTROPY, *losses.DISTILLATION):
     found = {(rate, 0): study.train(loss, rate, 0) for rate in _RATES}
     best = max(_RATES, key=lambda rate: found[rate, 0].score)
     for seed in _SEEDS[1:]:
       found[best, seed] = study.train(loss, best, seed)
     for (rate, seed), scores in found.items():
-      record = {"loss": loss, "rate": rate, "seed": seed}
-      scores_of = {**dataclasses.asdict(scores), **record}
-      results.write(json.dumps(scores_of) + "\n")
+      # The scores have a "loss" too, the cross-entropy.
+      training = {"trained_by": loss, "learning_rate": rate, "seed": seed}
+      records.append({**training, **dataclasses.asdict(scores)})
     final = [found[best, seed] for seed in _SEEDS]
     rows.append(
       f"| {loss} | {best:g} "
@@ -108,8 +108,10 @@ def main(argv: Sequence[str]) -> None:
       f"| {_told([s.tokens_per_target_pass for s in final], 2)} |"
     )
     print(rows[-1], flush=True)
-  results.close()
-  (study.work / "losses.md").write_text("\n".join(rows) + "\n")
+  lines = [json.dumps(record) for record in records]
+  for name, content in (("losses.md", rows), ("losses.jsonl", lines)):
+    path = study.work / "losses" / name
+    path.write_text("\n".join(content) + "\n")
 
 
 def _told(values: Sequence[float | None], digits: int) -> str:

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Remakes the pycode pair: corpus, tokenizer, target and draft.
+# Remakes the pycode pair: corpus, tokenizer and target. The draft is to come:
+# compare_losses.py tells first what it learns best from.
 #
 #   checkpoints/pycode/recipe.sh WORK
 #
 # WORK is a folder for what lies between, of about 1 GB. Needs Python 3.13.0
-# with specdec_jax installed, and about five hours on two cores. Killed? The
-# same command goes on where it stopped. What a run prints is in the model card.
+# with specdec_jax installed, and about two hours on two cores. Killed? The same
+# command goes on where it stopped.
 set -euo pipefail
 
 work=${1:?usage: recipe.sh WORK, a folder for what lies between}
@@ -24,8 +25,5 @@ specdec train --output="$work/target" --config="$here/target.json" "${data[@]}" 
   --steps=900 --batch_size=16 --sequence_length=512 \
   --learning_rate=4e-3 --warmup_steps=40 --evaluate_every=50
 
-for model in target draft; do
-  rm -rf "$here/$model"
-  specdec convert --source="$work/$model" --output="$here/$model" \
-    --dtype=bfloat16
-done
+rm -rf "$here/target"
+specdec convert --source="$work/target" --output="$here/target" --dtype=bfloat16

@@ -1,6 +1,7 @@
 """Texts as rows of tokens: read, tokenised, packed, and put in order."""
 
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Iterator, Sequence
@@ -175,12 +176,14 @@ class PackedTexts:
     """
     count = len(self.row_NT)
     wanted = np.arange(step * size, (step + 1) * size)
-    order = {
-      epoch: np.random.default_rng((seed, epoch)).permutation(count)
-      for epoch in set((wanted // count).tolist())
-    }
-    rows = [order[i // count][i % count] for i in wanted.tolist()]
+    rows = [_order(seed, i // count, count)[i % count] for i in wanted.tolist()]
     return self.row_NT[rows]
+
+
+@functools.lru_cache(maxsize=2)  # a step may lie in two epochs
+def _order(seed: int, epoch: int, count: int) -> np.ndarray:
+  """The order of an epoch's rows."""
+  return np.random.default_rng((seed, epoch)).permutation(count)
 
 
 def prompt_length(length: int) -> int:

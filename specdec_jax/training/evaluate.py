@@ -24,7 +24,8 @@ class Scores:
   """What was measured on held-out texts.
 
   Attributes:
-    loss: mean cross-entropy, in nats a token.
+    loss: mean cross-entropy, in nats a token. Tokens that a student of a
+      limited vocabulary does not know count 0: compare it with none other.
     bits_per_byte: the same in bits for each byte of UTF-8.
     acceptance: with a teacher, the mean of Σ min(p, q) over the positions of
       the texts: how probable it is that a draft drawn there is kept, at

@@ -22,8 +22,8 @@ class OptimizerConfig:
       layers (Jordan, 2024; Liu et al., arXiv 2502.16982) and AdamW for the
       rest, with the same learning rate.
     learning_rate: at its highest.
-    warmup_steps: it rises linearly for so long, and then follows a cosine.
-    final_share: it ends at this share of its highest.
+    warmup_steps: it rises linearly for so long, and then follows a cosine to
+      a tenth of its highest.
     weight_decay: of matrices, with muon those of the layers.
     clip_norm: gradients longer than this are cut to it.
 
@@ -34,7 +34,6 @@ class OptimizerConfig:
   name: str = "adamw"
   learning_rate: float = 1e-3
   warmup_steps: int = 100
-  final_share: float = 0.1
   weight_decay: float = 0.1
   clip_norm: float = 1.0
 
@@ -55,11 +54,6 @@ class OptimizerConfig:
       lambda value: value >= 0,
       weight_decay=self.weight_decay,
     )
-    ranges.numbers(
-      "a share in [0, 1]",
-      lambda value: 0 <= value <= 1,
-      final_share=self.final_share,
-    )
 
   def schedule(self, steps: int) -> optax.Schedule:
     """The learning rate by step."""
@@ -68,7 +62,7 @@ class OptimizerConfig:
       peak_value=self.learning_rate,
       warmup_steps=self.warmup_steps,
       decay_steps=max(steps, self.warmup_steps + 1),
-      end_value=self.final_share * self.learning_rate,
+      end_value=self.learning_rate / 10,
     )
 
   def make(self, steps: int) -> optax.GradientTransformation:

@@ -1,8 +1,8 @@
 """Data generated on the way: a teacher or the student writes what is learnt.
 
 A draft is asked about texts that its target writes, and those are not the texts
-it was trained on. DistillSpec (Zhou et al., arXiv 2310.08461, §3 and §4) finds
-that it learns more from generated ones, by whom:
+it was trained on. DistillSpec (Zhou et al., arXiv 2310.08461) finds that it
+learns more from generated ones, by whom:
 
 * The teacher: its own law, as at decoding. With a distillation loss the student
   sees whole laws; with cross-entropy, tokens alone, which is sequence-level

@@ -73,7 +73,8 @@ class Objective:
   Attributes:
     student: the network that is trained.
     teacher: the network it is compared with, and learns from unless the loss
-      is cross-entropy; None if there is none.
+      is cross-entropy; None if there is none. Both run whole texts, without a
+      cache.
     loss: its name, "cross_entropy" or one of `losses.DISTILLATION`.
   """
 

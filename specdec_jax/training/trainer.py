@@ -3,14 +3,12 @@
 import dataclasses
 import functools
 import math
-import sys
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
-import tqdm
 
 from specdec_jax import sharding
 from specdec_jax.models.language_model import LanguageModel
@@ -23,6 +21,7 @@ from specdec_jax.training.evaluate import Examination, Scores
 from specdec_jax.training.identity import digest, recognize
 from specdec_jax.training.metrics import MetricsFile
 from specdec_jax.training.optimizer import OptimizerConfig
+from specdec_jax.training.progress import Progress
 from specdec_jax.training.rollout import RolloutConfig, Rollouts
 from specdec_jax.training.state import Objective, TrainState
 from specdec_jax.training.student import Student
@@ -196,11 +195,9 @@ class Training:
     put = functools.partial(sharding.put_rows, mesh=self._mesh)
     started = time.perf_counter()
     most = config.batch_size * (self._texts.row_NT.shape[1] - 1)
-    learnt = 0
 
     def note(number: int, tokens: int, measured: Mapping[str, Array]) -> None:
       """Waits for a step and writes down what it was like."""
-      nonlocal learnt
       values = {key: float(measured[key]) for key in ("loss", "gradient_norm")}
       where = functools.partial(
         finite.where, names, measured["weights"], measured["gradients"]
@@ -212,23 +209,9 @@ class Training:
         number,
         {**values, "tokens": tokens, "learning_rate": rate, "seconds": seconds},
       )
-      learnt += tokens
-      # Only tokens that count are told of. How many are to come is a guess
-      # where they are generated.
-      rest = learnt * (config.steps - number) // (number - begin)
-      bar.total = bar.n + tokens + rest
-      bar.set_postfix(loss=f"{values['loss']:.3f}", refresh=False)
-      bar.update(tokens)
+      bar.update(number, tokens, values["loss"])
 
-    with tqdm.tqdm(
-      total=config.steps * most,
-      initial=begin * most,
-      desc="Training",
-      unit="tok",
-      unit_scale=True,
-      disable=not sys.stderr.isatty(),
-      file=sys.stderr,
-    ) as bar:
+    with Progress(config.steps, begin, most) as bar:
       waiting: tuple[int, int, Mapping[str, Array]] | None = None
       for number in range(begin + 1, config.steps + 1):
         now = state_lib.whole(state.params, state.fixed)

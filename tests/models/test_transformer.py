@@ -53,6 +53,19 @@ def test_padding_behind_a_row_does_not_reach_it(network, params, tokens):
   np.testing.assert_array_equal(logits[2], whole[2])
 
 
+@pytest.mark.parametrize("name", ["qwen2", "gemma3"])
+def test_a_whole_text_needs_no_cache(name, tokens):
+  """So what is trained is what decodes, with windows too."""
+  network = tiny.network(name)
+  params = random_params(network, 1)
+  start = np.zeros(3, int)
+  cached, _, _ = run(
+    network, params, tokens, start, network.init_cache(3, SLOTS)
+  )
+  free, _, _ = run(network, params, tokens, start, None)
+  np.testing.assert_allclose(free, cached, rtol=1e-4, atol=1e-4)
+
+
 def test_a_row_does_not_see_its_neighbours(network, params, tokens):
   start = np.zeros(3, int)
   cache = network.init_cache(3, SLOTS)
