@@ -1,6 +1,7 @@
 """Drafts with a smaller language model."""
 
 import dataclasses
+import functools
 from typing import Any, NamedTuple
 
 import jax
@@ -104,16 +105,13 @@ class DraftModel:
   ) -> tuple[Proposal, PyTree]:
     """Runs the draft until each row has K tokens or has stopped by itself."""
     network, (weights, min_confidence) = self.model.network, params
-    # Two tokens a pass: the last draft of a fully accepted block is in no
-    # cache yet, and a pass that fed only the newest token would leave a hole.
-    size = max(2, network.min_rows)
     room_B = jnp.minimum(view.limit_B - 1, self.max_length) - view.length_B
     room_B = jnp.minimum(room_B, self.num_draft_tokens)
 
-    def running(c: _Drafting) -> Array:
-      return jnp.any(c.drafting_B) & (c.step < self.num_draft_tokens)
+    def running(end: int, c: _Drafting) -> Array:
+      return jnp.any(c.drafting_B) & (c.step < end)
 
-    def draft_one(c: _Drafting) -> _Drafting:
+    def draft_one(size: int, c: _Drafting) -> _Drafting:
       end_B = view.length_B + c.step
       start_B = jnp.maximum(end_B - size, 0)
       hidden_BTD, _, cache = network.forward(
@@ -141,20 +139,30 @@ class DraftModel:
         cache=cache,
       )
 
-    final = lax.while_loop(
-      running,
-      draft_one,
-      _Drafting(
-        step=jnp.int32(0),
-        tokens_BS=view.tokens_BS,
-        log_q_BKV=self._empty_laws(view),
-        count_B=jnp.zeros_like(view.length_B),
-        drafting_B=view.active_B & (room_B > 0),
-        cache=draft,
-      ),
+    drafting = _Drafting(
+      step=jnp.int32(0),
+      tokens_BS=view.tokens_BS,
+      log_q_BKV=self._empty_laws(view),
+      count_B=jnp.zeros_like(view.length_B),
+      drafting_B=view.active_B & (room_B > 0),
+      cache=draft,
     )
-    tokens_BK = window(final.tokens_BS, view.length_B, self.num_draft_tokens)
-    return Proposal(tokens_BK, final.count_B, final.log_q_BKV), final.cache
+    # The first pass feeds two tokens: the last draft of a fully accepted block
+    # is in no cache yet, and the newest token alone would leave a hole. The
+    # others feed one, unless the platform has no fast pass over one.
+    first, rest = max(2, network.min_rows), network.min_rows
+    passes = [(rest, self.num_draft_tokens)]
+    if first != rest:
+      passes = [(first, 1), *passes]
+    for size, end in passes:
+      drafting = lax.while_loop(
+        functools.partial(running, end),
+        functools.partial(draft_one, size),
+        drafting,
+      )
+    tokens_BK = window(drafting.tokens_BS, view.length_B, self.num_draft_tokens)
+    proposal = Proposal(tokens_BK, drafting.count_B, drafting.log_q_BKV)
+    return proposal, drafting.cache
 
   def _empty_laws(self, view: View) -> Array | None:
     """Room for the laws of K drafts, if this rule wants to see them."""
