@@ -95,11 +95,12 @@ def _chat(argv: Sequence[str]) -> int:
   if sys.stdin.isatty():
     shown.note(f"commands: {_COMMANDS}; Ctrl-C cuts a reply short")
   for text in _lines():
-    if text == "/quit":
+    said = text.strip()
+    if said == "/quit":
       break
-    if text == "/stats":
+    if said == "/stats":
       shown.table(_stats(conversation))
-    elif text == "/reset":
+    elif said == "/reset":
       conversation.reset()
       shown.note("forgotten")
     elif text.startswith("/"):

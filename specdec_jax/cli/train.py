@@ -9,7 +9,7 @@ from jax.sharding import Mesh
 from specdec_jax.cli import command, mesh_flag
 from specdec_jax.cli.terminal import Terminal, sanitize
 from specdec_jax.loading import loader
-from specdec_jax.loading.export import check_unused
+from specdec_jax.loading.export import check_unused, export
 from specdec_jax.training import data, losses, prune, student
 from specdec_jax.training.evaluate import Examination
 from specdec_jax.training.optimizer import OPTIMIZERS, OptimizerConfig
@@ -80,7 +80,8 @@ _DATA = flags.DEFINE_multi_string(
 _HELD_OUT = flags.DEFINE_multi_string(
   "held_out",
   None,
-  "Texts to measure with, likewise; every 50th of --data if not given.",
+  "Texts to measure with, likewise. If not given, every 50th of --data, or "
+  "the last one of fewer.",
   flag_values=FLAGS,
 )
 _SEQUENCE_LENGTH = flags.DEFINE_integer(
@@ -119,7 +120,7 @@ _ACCUMULATE = flags.DEFINE_integer(
 _STEPS = flags.DEFINE_integer(
   "steps",
   1000,
-  "How many updates; with 0 the model is written as it is.",
+  "How many updates; with 0 the model is written as it is, in --dtype.",
   lower_bound=0,
   flag_values=FLAGS,
 )
@@ -137,7 +138,10 @@ _LEARNING_RATE = flags.DEFINE_float(
   "learning_rate", 1e-3, "At its highest.", flag_values=FLAGS
 )
 _WARMUP_STEPS = flags.DEFINE_integer(
-  "warmup_steps", 100, "It rises for so long.", flag_values=FLAGS
+  "warmup_steps",
+  None,
+  "It rises for so long; by default a tenth of the steps, at most 100.",
+  flag_values=FLAGS,
 )
 _WEIGHT_DECAY = flags.DEFINE_float(
   "weight_decay", 0.1, "Of matrices.", flag_values=FLAGS
@@ -213,6 +217,24 @@ _GROUPS = {
   "measuring": (_EVALUATE_EVERY, _HELD_OUT_ROWS, _NUM_DRAFT_TOKENS),
 }
 
+# What matters where nothing is trained.
+_PLAIN = {
+  flag.name
+  for flag in (
+    _OUTPUT,
+    _STUDENT,
+    _KEEP_LAYERS,
+    _DRAFT_VOCAB,
+    _CONFIG,
+    _TOKENIZER,
+    _DATA,
+    _STEPS,
+    _DTYPE,
+    _SEED,
+    _MESH,
+  )
+}
+
 
 def main(argv: Sequence[str]) -> int:
   """Runs the command; argv[0] is its name. Returns the exit code."""
@@ -226,17 +248,19 @@ def _train(argv: Sequence[str]) -> int:
   _check()
   folder = Path(_OUTPUT.value or "").expanduser()
   mesh = mesh_flag.parse_mesh(_MESH.value)
-  size = _DRAFT_VOCAB.value
   if not _STEPS.value:
     check_unused(folder)
-    pupil = _pupil(mesh)
-    if size is not None:
-      texts = data.read_texts(_DATA.value or [])
-      pupil = prune.limit_vocabulary(pupil, texts, size)
-    pupil.write(folder, pupil.model.params)
+    texts = data.read_texts(_DATA.value) if _DATA.value else []
+    pupil = _limited(_pupil(mesh), texts)
+    export(pupil.source(pupil.model.params), folder, dtype=_DTYPE.value)
     terminal.line(f"wrote {sanitize(str(folder))}")
     return 0
   config = _config()
+  texts = data.read_texts(_DATA.value or [])
+  if _HELD_OUT.value:
+    held_out = data.read_texts(_HELD_OUT.value)
+  else:
+    texts, held_out = data.hold_out(texts)
   pupil = _pupil(mesh)
   tokenizer, eos_ids = pupil.model.tokenizer, pupil.model.eos_ids
   if tokenizer is None or not eos_ids:
@@ -247,13 +271,7 @@ def _train(argv: Sequence[str]) -> int:
     if _TEACHER.value
     else None
   )
-  texts = data.read_texts(_DATA.value or [])
-  if _HELD_OUT.value:
-    held_out = data.read_texts(_HELD_OUT.value)
-  else:
-    texts, held_out = data.hold_out(texts)
-  if size is not None:
-    pupil = prune.limit_vocabulary(pupil, texts, size)
+  pupil = _limited(pupil, texts)
   packed, unseen = (
     data.PackedTexts.of(
       documents,
@@ -271,12 +289,14 @@ def _train(argv: Sequence[str]) -> int:
     Examination(
       unseen,
       rows=_HELD_OUT_ROWS.value,
-      batch_size=_BATCH_SIZE.value,
+      # No more at a time than a step has.
+      batch_size=config.batch_size // config.accumulate,
       num_draft_tokens=_NUM_DRAFT_TOKENS.value,
     ),
     config,
     teacher,
   )
+  _warn_of_seen(texts, held_out, terminal)
   try:
     training.run(terminal.line)
   except (KeyboardInterrupt, OSError):
@@ -309,6 +329,16 @@ def _check() -> None:
       "--tokenizer: expected a folder with --config, since --student has its "
       f"own, got {got}"
     )
+  if not _STEPS.value:
+    idle = [
+      name for name in FLAGS if FLAGS[name].present and name not in _PLAIN
+    ]
+    if _DRAFT_VOCAB.value is None and _DATA.value:
+      idle.append(_DATA.name)
+    if idle:
+      raise ValueError(
+        f"--{idle[0]}: nothing is trained with --steps=0; leave it out"
+      )
   output = Path(_OUTPUT.value).expanduser().resolve()
   for flag in (_STUDENT, _TEACHER):
     if flag.value and Path(flag.value).expanduser().resolve() == output:
@@ -316,6 +346,26 @@ def _check() -> None:
         f"--output is the folder of --{flag.name}; expected another one, since "
         "the model there would be overwritten"
       )
+
+
+def _warn_of_seen(
+  texts: Sequence[str], held_out: Sequence[str], terminal: Terminal
+) -> None:
+  """Notes texts that are measured with and trained on."""
+  seen = set(texts)
+  count = sum(text in seen for text in held_out)
+  if count:
+    terminal.note(
+      f"{count} of {len(held_out)} held-out texts are in --data as well: what "
+      "is measured with them is not how good it is on unseen ones"
+    )
+
+
+def _limited(pupil: student.Student, texts: Sequence[str]) -> student.Student:
+  """The model with the head of --draft_vocab."""
+  if _DRAFT_VOCAB.value is None:
+    return pupil
+  return prune.limit_vocabulary(pupil, texts, _DRAFT_VOCAB.value)
 
 
 def _config() -> TrainingConfig:
@@ -333,7 +383,9 @@ def _config() -> TrainingConfig:
     optimizer=OptimizerConfig(
       name=_OPTIMIZER.value,
       learning_rate=_LEARNING_RATE.value,
-      warmup_steps=_WARMUP_STEPS.value,
+      warmup_steps=min(100, _STEPS.value // 10)
+      if _WARMUP_STEPS.value is None
+      else _WARMUP_STEPS.value,
       weight_decay=_WEIGHT_DECAY.value,
       clip_norm=_CLIP_NORM.value,
     ),

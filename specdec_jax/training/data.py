@@ -76,11 +76,18 @@ def _text_of(line: str, where: str) -> str:
     record = json.loads(line)
   except (ValueError, RecursionError) as error:
     raise ValueError(f"{where} is not JSON: {error}") from error
-  if not isinstance(record, dict) or not isinstance(record.get("text"), str):
+  text = record.get("text") if isinstance(record, dict) else None
+  if not isinstance(text, str):
     raise ValueError(
       f'{where}: expected an object with a field "text" that is a string'
     )
-  return record["text"]
+  try:
+    text.encode()
+  except UnicodeEncodeError as error:
+    raise ValueError(
+      f"{where}: the text has half a surrogate pair, which is no character"
+    ) from error
+  return text
 
 
 def hold_out(texts: Sequence[str]) -> tuple[list[str], list[str]]:

@@ -1,9 +1,11 @@
 """What a student is trained to make small, position by position.
 
 Each distillation loss compares the student's law q with the teacher's law p,
-both over the whole vocabulary. They are DistillSpec's divergences (Zhou et al.,
-arXiv 2310.08461), and the logarithm of the acceptance rate. All are 0 where the
-laws are equal, and at no other place.
+both over the whole vocabulary: from log_p_BTV and log_q_BTV, float32, it makes
+the loss of each position, `[B, T]`, in nats but for total variation, which is a
+probability. They are DistillSpec's divergences (Zhou et al., arXiv 2310.08461,
+table 1), and the logarithm of the acceptance rate. All are 0 where the laws are
+equal, and at no other place.
 
 A student with a limited vocabulary has probability 0 elsewhere, that is
 `LOG_ZERO` as its logarithm. Where that makes a loss infinite, the teacher's law

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from specdec_jax.sampling import is_integer
 from specdec_jax.training.files import naming, write_whole
 
 
@@ -60,12 +61,20 @@ class MetricsFile:
         values = json.loads(line)
       except ValueError:
         values = None
-      if not (isinstance(values, dict) and "step" in values):
+      if not _is_ours(values):
         raise ValueError(
-          f"{self._path}, line {number}: expected a JSON object with a step; "
-          "mend the line, or train in another folder"
+          f"{self._path}, line {number}: expected a JSON object with a step "
+          "and its loss or held_out; mend the line, or train in another folder"
         )
       yield values
+
+
+def _is_ours(values: Any) -> bool:
+  return (
+    isinstance(values, dict)
+    and is_integer(values.get("step"))
+    and ("loss" in values or "held_out" in values)
+  )
 
 
 def _line(values: Mapping[str, Any]) -> bytes:

@@ -22,8 +22,8 @@ class OptimizerConfig:
       layers (Jordan, 2024; Liu et al., arXiv 2502.16982) and AdamW for the
       rest, with the same learning rate.
     learning_rate: at its highest.
-    warmup_steps: it rises linearly for so long, and then follows a cosine to
-      a tenth of its highest.
+    warmup_steps: it rises linearly for so many steps, and then follows a
+      cosine to a tenth of its highest.
     weight_decay: of matrices, with muon those of the layers.
     clip_norm: gradients longer than this are cut to it.
 
@@ -56,12 +56,21 @@ class OptimizerConfig:
     )
 
   def schedule(self, steps: int) -> optax.Schedule:
-    """The learning rate by step."""
+    """The learning rate by step, from 0.
+
+    Raises:
+      ValueError: it would only rise.
+    """
+    if self.warmup_steps >= steps:
+      raise ValueError(
+        f"warmup_steps: expected fewer than the {steps} steps of the training, "
+        f"got {self.warmup_steps}"
+      )
     return optax.warmup_cosine_decay_schedule(
-      init_value=0.0,
+      init_value=self.learning_rate / (self.warmup_steps + 1),
       peak_value=self.learning_rate,
       warmup_steps=self.warmup_steps,
-      decay_steps=max(steps, self.warmup_steps + 1),
+      decay_steps=steps,
       end_value=self.learning_rate / 10,
     )
 
@@ -78,7 +87,7 @@ class OptimizerConfig:
     else:
       update = optax.adamw(
         self.schedule(steps),
-        b2=0.95,
+        b2=0.95,  # as Llama was trained: shorter than optax's default
         weight_decay=self.weight_decay,
         mask=_matrices,
       )

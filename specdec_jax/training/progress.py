@@ -1,6 +1,7 @@
 """A bar that tells how fast tokens are learnt, and how long it will take."""
 
 import sys
+from contextlib import AbstractContextManager
 
 import tqdm
 
@@ -38,6 +39,10 @@ class Progress:
 
   def __exit__(self, *_: object) -> None:
     self._bar.close()
+
+  def away(self) -> AbstractContextManager[None]:
+    """While lines are written, so that they do not end up behind the bar."""
+    return self._bar.external_write_mode(file=sys.stdout)
 
   def update(self, step: int, tokens: int, loss: float) -> None:
     """Tells of a step that learnt from so many tokens."""

@@ -22,7 +22,7 @@ from specdec_jax.generate import SpeculativeDecoder
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import Params, TransformerNetwork
 from specdec_jax.sampling import SamplingParams
-from specdec_jax.training import losses
+from specdec_jax.training import losses, ranges
 from specdec_jax.training.data import TextBatches, prompt_length
 from specdec_jax.training.state import as_model
 
@@ -54,11 +54,9 @@ class RolloutConfig:
       raise ValueError(
         f"writer: expected one of {', '.join(WRITERS)}, got {self.writer!r}"
       )
-    if not 0 < self.share <= 1:
-      raise ValueError(
-        f"share of generated rows: expected a number in (0, 1], got "
-        f"{self.share}; leave out the writer to generate nothing"
-      )
+    ranges.numbers(
+      "a share in (0, 1]", lambda value: 0 < value <= 1, share=self.share
+    )
     SamplingParams(temperature=self.temperature)
 
   def rows(self, batch_size: int) -> int:

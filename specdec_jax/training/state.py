@@ -15,7 +15,7 @@ from specdec_jax import sharding
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import Params, TransformerNetwork
 from specdec_jax.training import finite, losses
-from specdec_jax.types import Array, Network, PyTree
+from specdec_jax.types import Array, PyTree
 
 
 @functools.partial(
@@ -73,13 +73,12 @@ class Objective:
   Attributes:
     student: the network that is trained.
     teacher: the network it is compared with, and learns from unless the loss
-      is cross-entropy; None if there is none. Both run whole texts, without a
-      cache.
+      is cross-entropy; None if there is none.
     loss: its name, "cross_entropy" or one of `losses.DISTILLATION`.
   """
 
   student: TransformerNetwork
-  teacher: Network | None
+  teacher: TransformerNetwork | None
   loss: str
 
   def laws(
@@ -91,6 +90,10 @@ class Objective:
       params: the student's weights, of any type.
       teacher: the teacher's weights; None if there is none.
       tokens_BT: whole texts.
+
+    Returns:
+      log_q_BTV of the student, and log_p_BTV of the teacher, without a
+      gradient; None if there is none.
     """
     log_q_BTV = self._law(params, tokens_BT)
     if self.teacher is None:
@@ -104,15 +107,21 @@ class Objective:
     return _log_law(self.student, own, tokens_BT)
 
   def __call__(
-    self, params: Params, teacher: PyTree, row_BT: Array, weight_BT: Array
+    self,
+    params: Params,
+    teacher: PyTree,
+    row_BT: Array,
+    weight_BT: Array,
+    total: Array,
   ) -> Array:
-    """The mean loss over positions.
+    """What these rows add to the mean loss over the positions of a batch.
 
     Args:
       params: the student's weights.
       teacher: the teacher's.
       row_BT: rows of T + 1 tokens.
       weight_BT: how much each of the T positions counts.
+      total: the sum of the weights of the whole batch.
     """
     if self.loss == losses.CROSS_ENTROPY:
       log_q_BTV = self._law(params, row_BT[:, :-1])
@@ -121,10 +130,13 @@ class Objective:
       log_q_BTV, log_p_BTV = self.laws(params, teacher, row_BT[:, :-1])
       assert log_p_BTV is not None  # such a loss has a teacher
       loss_BT = losses.DISTILLATION[self.loss](log_p_BTV, log_q_BTV)
-    return jnp.sum(loss_BT * weight_BT) / jnp.sum(weight_BT)
+    return jnp.sum(loss_BT * weight_BT) / total
 
 
-def _log_law(network: Network, params: PyTree, tokens_BT: Array) -> Array:
+def _log_law(
+  network: TransformerNetwork, params: PyTree, tokens_BT: Array
+) -> Array:
+  """Log-probabilities after each token of whole texts, `[B, T, V]`."""
   start_B = jnp.zeros(len(tokens_BT), jnp.int32)
   hidden_BTD, _, _ = network.forward(params, tokens_BT, start_B, None)
   return jax.nn.log_softmax(network.head(params, hidden_BTD), axis=-1)
@@ -157,15 +169,16 @@ def make_step(
     row_BT: Array,
     weight_BT: Array,
   ) -> tuple[TrainState, dict[str, Array]]:
-    @jax.value_and_grad
-    def differentiate(params: Params, *rows: Array) -> Array:
-      return objective(whole(params, fixed), teacher, *rows)
+    total = jnp.sum(weight_BT)
 
-    def add(total: PyTree, part: tuple[Array, ...]) -> tuple[PyTree, None]:
-      one = differentiate(state.params, *part)
-      # So that each position weighs as in one piece.
-      share = jnp.sum(part[1]) / jnp.sum(weight_BT)
-      return jax.tree.map(lambda a, b: a + share * b, total, one), None
+    @jax.value_and_grad
+    def differentiate(params: Params, rows: Array, weights: Array) -> Array:
+      return objective(whole(params, fixed), teacher, rows, weights, total)
+
+    def add(sums: PyTree, part: tuple[Array, ...]) -> tuple[PyTree, None]:
+      rows, weights = part
+      one = differentiate(state.params, rows, weights)
+      return jax.tree.map(jnp.add, sums, one), None
 
     if accumulate == 1:
       loss, gradient = differentiate(state.params, row_BT, weight_BT)
@@ -183,7 +196,10 @@ def make_step(
     params = optax.apply_updates(state.params, change)
     average = state.average
     if average is not None:
-      average = optax.incremental_update(params, average, 1 - average_decay)
+      # Faster at first, so that nothing is left of random weights.
+      made = state.step.astype(jnp.float32)
+      decay = jnp.minimum(average_decay, (1 + made) / (10 + made))
+      average = optax.incremental_update(params, average, 1 - decay)
     metrics = {
       "loss": loss,
       "gradient_norm": optax.tree.norm(gradient),
@@ -245,6 +261,21 @@ def init_state(
     optimizer=jax.jit(transformation.init, out_shardings=where)(params),
     fixed=fixed or None,
   )
+
+
+def used_up(state: TrainState) -> TrainState:
+  """The state without its arrays, whose memory is free: shapes and places.
+
+  What is fixed stays: it is the student's.
+  """
+
+  def free(leaf: Array) -> jax.ShapeDtypeStruct:
+    shape = jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=leaf.sharding)
+    leaf.delete()
+    return shape
+
+  changing = jax.tree.map(free, dataclasses.replace(state, fixed=None))
+  return dataclasses.replace(changing, fixed=state.fixed)
 
 
 def as_model(

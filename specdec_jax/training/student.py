@@ -51,6 +51,17 @@ class Student:
     assert isinstance(self.model.network, TransformerNetwork)
     return self.model.network
 
+  def source(self, params: Params) -> Source:
+    """The model with these weights, as it is stored."""
+    rows = {"vocab_size": self.config.known_rows}
+    return Source(
+      self.model.name,
+      {**self.fields, **rows},
+      self.generation,
+      Arrays(self.config, params),
+      lambda: self.model.tokenizer,
+    )
+
   def write(self, folder: Path, params: Params) -> None:
     """Writes the model with these weights, for `load` and transformers.
 
@@ -61,14 +72,7 @@ class Student:
     Raises:
       OSError: they cannot be written; the old ones are still there.
     """
-    rows = {"vocab_size": self.config.known_rows}
-    source = Source(
-      self.model.name,
-      {**self.fields, **rows},
-      self.generation,
-      Arrays(self.config, params),
-      lambda: self.model.tokenizer,
-    )
+    source = self.source(params)
     for left in folder.glob("model.partial*"):  # behind by a kill
       shutil.rmtree(left)
     partial = folder / "model.partial"

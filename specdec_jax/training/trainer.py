@@ -9,8 +9,11 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
+import optax
 
 from specdec_jax import sharding
+from specdec_jax.loading.export import check_unused
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import TransformerNetwork
 from specdec_jax.training import finite, losses, plot, ranges
@@ -114,8 +117,8 @@ class Training:
     """Checks that all fits together, and compiles nothing yet.
 
     Args:
-      folder: where everything is written.
-      student: the model to be trained.
+      folder: where everything is written: new, empty, or of a training.
+      student: the model to be trained. Its weights are used up by `run`.
       texts: what it learns.
       examination: how its progress is measured.
       config: how it is trained.
@@ -123,7 +126,7 @@ class Training:
         cross-entropy is only compared with it.
 
     Raises:
-      ValueError: what does not fit, or another training in the folder.
+      ValueError: what does not fit, or a folder with something else in it.
     """
     self._folder = folder / _FOLDER
     self._student = student
@@ -136,14 +139,15 @@ class Training:
       student.config, config.dtype, student.network.platform
     )
     self._objective = Objective(
-      self._network, None if teacher is None else teacher.network, config.loss
+      self._network, None if teacher is None else _network(teacher), config.loss
     )
     self._transformation = config.optimizer.make(config.steps)
     self._schedule = config.optimizer.schedule(config.steps)
     self._check()
     self._batches = self._make_batches()
-    self._folder.mkdir(parents=True, exist_ok=True)
-    recognize(self._folder / "run.json", self._description())
+    self._run = self._folder / "run.json"
+    if not (self._run.is_file() or _is_fresh(folder)):
+      check_unused(folder)
 
   def run(self, report: Callable[[str], None] = lambda line: None) -> Scores:
     """Trains to the last step. Returns the scores of the best one.
@@ -152,27 +156,36 @@ class Training:
       report: is given lines about what goes on.
 
     Raises:
-      ValueError: loss or gradient is no number any more.
+      ValueError: another training in the folder, or a loss or gradient that is
+        no number any more.
       OSError: a checkpoint cannot be written.
     """
-    config = self._config
-    state = state_lib.init_state(
-      self._student.model.params,
-      self._transformation,
-      config.average_decay is not None,
-      self._mesh,
-    )
+    self._folder.mkdir(parents=True, exist_ok=True)
     with Checkpoints(self._folder / "checkpoints") as checkpoints:
       begin = checkpoints.latest or 0
+      if not begin:  # nothing to go on from: it may become any training
+        self._run.unlink(missing_ok=True)
+      recognize(self._run, self._description())
+      state = state_lib.init_state(
+        self._student.model.params,
+        self._transformation,
+        self._config.average_decay is not None,
+        self._mesh,
+      )
       if begin:
-        state = checkpoints.load(begin, state)
+        like = state_lib.used_up(state)
+        # A kill may have come between the best checkpoint and its model.
+        self._write_best(checkpoints, like)
+        state = checkpoints.load(begin, like)
         report(f"goes on from step {begin}")
       with MetricsFile(self._folder / "metrics.jsonl", begin) as metrics:
-        self._loop(state, begin, checkpoints, metrics, report)
-      best = checkpoints.best
-      state = checkpoints.load(best, state)
-      self._student.write(self._folder.parent, state.result)
-      return Scores(**checkpoints.metrics(best))
+        state = self._loop(state, begin, checkpoints, metrics, report)
+      self._write_best(checkpoints, state_lib.used_up(state))
+      return Scores(**checkpoints.metrics(checkpoints.best))
+
+  def _write_best(self, checkpoints: Checkpoints, like: TrainState) -> None:
+    state = checkpoints.load(checkpoints.best, like)
+    self._student.write(self._folder.parent, state.result)
 
   def _loop(
     self,
@@ -181,7 +194,8 @@ class Training:
     checkpoints: Checkpoints,
     metrics: MetricsFile,
     report: Callable[[str], None],
-  ) -> None:
+  ) -> TrainState:
+    """Makes the steps that are left. Returns the state after the last."""
     config = self._config
     step = state_lib.make_step(
       self._objective,
@@ -191,27 +205,12 @@ class Training:
       state,
     )
     weights = None if self._teacher is None else self._teacher.params
-    names = sorted(state.params)
     put = functools.partial(sharding.put_rows, mesh=self._mesh)
-    started = time.perf_counter()
     most = config.batch_size * (self._texts.row_NT.shape[1] - 1)
-
-    def note(number: int, tokens: int, measured: Mapping[str, Array]) -> None:
-      """Waits for a step and writes down what it was like."""
-      values = {key: float(measured[key]) for key in ("loss", "gradient_norm")}
-      where = functools.partial(
-        finite.where, names, measured["weights"], measured["gradients"]
-      )
-      _stop_if_broken(number, values, where, checkpoints)
-      rate = float(self._schedule(number - 1))
-      seconds = round(time.perf_counter() - started, 3)
-      metrics.write(
-        number,
-        {**values, "tokens": tokens, "learning_rate": rate, "seconds": seconds},
-      )
-      bar.update(number, tokens, values["loss"])
-
     with Progress(config.steps, begin, most) as bar:
+      note = _Notes(
+        sorted(state.params), self._schedule, checkpoints, metrics, bar
+      )
       waiting: tuple[int, int, Mapping[str, Array]] | None = None
       for number in range(begin + 1, config.steps + 1):
         now = state_lib.whole(state.params, state.fixed)
@@ -233,7 +232,10 @@ class Training:
           checkpoints.save(state, scores)
           if checkpoints.best == number:
             self._student.write(self._folder.parent, state.result)
-          report(f"step {number}: {_told(scores)}")
+          with bar.away():
+            report(f"step {number}: {_told(scores)}")
+          note.started = time.perf_counter()
+    return state
 
   def _examine(self, state: TrainState) -> dict[str, float]:
     student = state_lib.as_model(
@@ -317,12 +319,56 @@ class Training:
       "held_out_rows": examination.rows,
       "prompts": examination.prompts,
       "num_draft_tokens": examination.num_draft_tokens,
-      "student": digest(*self._student.model.params.values()),
-      "teacher": teacher and digest(*jax.tree.leaves(teacher.params)),
+      "student": _identity(self._student.model),
+      "teacher": teacher and _identity(teacher),
       "data": digest(self._texts.row_NT),
       "held_out": digest(examination.texts.row_NT),
       "sequence_length": self._texts.row_NT.shape[1] - 1,
     }
+
+
+class _Notes:
+  """Waits for a step and writes down what it was like.
+
+  Attributes:
+    started: when the step began.
+  """
+
+  def __init__(
+    self,
+    names: list[str],
+    schedule: optax.Schedule,
+    checkpoints: Checkpoints,
+    metrics: MetricsFile,
+    bar: Progress,
+  ):
+    self.started = time.perf_counter()
+    self._names = names
+    self._schedule = schedule
+    self._checkpoints = checkpoints
+    self._metrics = metrics
+    self._bar = bar
+
+  def __call__(
+    self, number: int, tokens: int, measured: Mapping[str, Array]
+  ) -> None:
+    values = {key: float(measured[key]) for key in ("loss", "gradient_norm")}
+    where = functools.partial(
+      finite.where, self._names, measured["weights"], measured["gradients"]
+    )
+    _stop_if_broken(number, values, where, self._checkpoints)
+    now = time.perf_counter()
+    self._metrics.write(
+      number,
+      {
+        **values,
+        "tokens": tokens,
+        "learning_rate": float(self._schedule(number - 1)),
+        "seconds": round(now - self.started, 3),
+      },
+    )
+    self._bar.update(number, tokens, values["loss"])
+    self.started = now
 
 
 def _stop_if_broken(
@@ -339,6 +385,24 @@ def _stop_if_broken(
         "Train in another folder with a lower learning rate, or look at the "
         "data"
       )
+
+
+def _is_fresh(folder: Path) -> bool:
+  """Whether there is nothing in it, or what a kill at the beginning left."""
+  return folder.is_dir() and all(
+    file.name == _FOLDER for file in folder.iterdir()
+  )
+
+
+def _network(model: LanguageModel) -> TransformerNetwork:
+  assert isinstance(model.network, TransformerNetwork)
+  return model.network
+
+
+def _identity(model: LanguageModel) -> str:
+  """What tells models from others: shape, end of sequence and weights."""
+  shape = repr((_network(model).config, model.eos_ids)).encode()
+  return digest(np.frombuffer(shape, np.uint8), *jax.tree.leaves(model.params))
 
 
 def _told(scores: Mapping[str, float]) -> str:

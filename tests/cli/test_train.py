@@ -63,6 +63,7 @@ def refused(corpus, tmp_path, capsys):
       "^sequence_length: expected at most 64, .* 65",
     ),
     (["--sequence_length=9999"], "^data: expected 10000 tokens"),
+    (["--warmup_steps=9"], "^warmup_steps: expected fewer than the 9 steps"),
     (["--mesh=2"], "^--mesh: expected data:N"),
     (["--loss=forward_kl"], "loss: forward_kl needs a teacher"),
     (["--data=nowhere"], "no such file or folder: nowhere"),
@@ -95,6 +96,32 @@ def test_a_teacher_with_other_tokens(refused, tmp_path):
   error = refused(f"--teacher={teacher}")
   assert "have different tokenizers: token 0 is 'w0' in one and '!'" in error
   assert error.endswith("a student needs the teacher's tokenizer")
+
+
+@pytest.mark.parametrize("name", ["config.json", "notes.txt"])
+def test_a_folder_with_something_else_in_it(corpus, tmp_path, capsys, name):
+  """A model would be overwritten, or read together with the new one."""
+  output = tmp_path / "model"
+  output.mkdir()
+  (output / name).write_text("mine")
+  assert main.main(tiny_runs.flags(corpus, output)) == 2
+  assert capsys.readouterr().err == (
+    f"specdec train: error: {output} is in use; expected a new or an empty "
+    "folder\n"
+  )
+  assert [(f.name, f.read_text()) for f in output.iterdir()] == [(name, "mine")]
+
+
+def test_texts_that_are_held_out_and_trained_on_are_told_of(
+  corpus, tmp_path, capsys
+):
+  output = tmp_path / "model"
+  texts = corpus / "texts.jsonl"
+  flags = [f"--held_out={texts}", "--steps=1", "--warmup_steps=0"]
+  assert main.main(tiny_runs.flags(corpus, output, *flags)) == 0
+  assert capsys.readouterr().err.startswith(
+    "note: 60 of 60 held-out texts are in --data as well: "
+  )
 
 
 def test_a_student_that_cannot_read(refused, tmp_path):

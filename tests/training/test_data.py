@@ -99,6 +99,7 @@ def test_separators_of_lines_in_a_string_end_no_line(tmp_path):
   [
     ('{"text": ', "is not JSON"),
     ("[" * 100_000, "is not JSON"),
+    (r'{"text": "a\ud800b"}', "has half a surrogate pair"),
     ('"text"', 'expected an object with a field "text"'),
     ('{"texts": "a"}', 'expected an object with a field "text"'),
     ('{"text": 1}', 'expected an object with a field "text"'),

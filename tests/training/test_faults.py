@@ -83,13 +83,13 @@ def test_a_full_disk(train, whole, monkeypatch, owner, name, call, file):
   assert tiny_runs.weights(train.output) == tiny_runs.weights(whole)
 
 
-@pytest.mark.parametrize("every, kept", [(1, 2), (5, None)])
+@pytest.mark.parametrize("every, kept", [(1, 1), (5, None)])
 def test_a_gradient_that_is_no_number(train, every, kept):
-  """The second step makes the weights so large that the third one fails."""
+  """The first step makes the weights so large that the second one fails."""
   code, _, err = train("--learning_rate=1e30", f"--evaluate_every={every}")
   assert code == 2
   assert err.count("\n") == 1, err
-  assert "error: step 3: gradient_norm is nan (the gradients of " in err
+  assert "error: step 2: gradient_norm is nan (the gradients of " in err
   assert "not finite, first those of embed.weight); " in err
   if kept:
     assert f"the last good checkpoint is that of step {kept}. " in err
@@ -98,7 +98,7 @@ def test_a_gradient_that_is_no_number(train, every, kept):
   with Checkpoints(train.output / "training" / "checkpoints") as checkpoints:
     assert checkpoints.latest == kept
   assert all(map(math.isfinite, tiny_runs.losses(train.output)))
-  assert len(tiny_runs.losses(train.output)) == 2
+  assert len(tiny_runs.losses(train.output)) == 1
   assert (train.output / "config.json").exists() == bool(kept)
 
 

@@ -40,9 +40,20 @@ def test_lines_are_there_as_soon_as_they_are_written(path):
     assert path.read_text() == '{"step": 1, "loss": 1.0}\n'
 
 
-@pytest.mark.parametrize("line", ["", "x", "[1]", '{"loss": 1}', "\0\0"])
+@pytest.mark.parametrize(
+  "line",
+  [
+    "",
+    "x",
+    "[1]",
+    '{"loss": 1}',
+    '{"step": null, "loss": 1}',
+    '{"step": 1}',
+    "\0\0",
+  ],
+)
 def test_a_foreign_line_is_named(path, line):
-  path.write_text(f'{{"step": 1}}\n{line}\n')
+  path.write_text(f'{{"step": 1, "loss": 2}}\n{line}\n')
   with pytest.raises(ValueError, match=r"metrics\.jsonl, line 2: expected"):
     MetricsFile(path, 1)
 

@@ -1,5 +1,6 @@
 """A training that is killed goes on as if nothing had happened."""
 
+import json
 import os
 import random
 import signal
@@ -9,7 +10,9 @@ import sys
 import pytest
 
 from specdec_jax.cli import main
+from specdec_jax.training.checkpoints import Checkpoints
 from specdec_jax.training.metrics import MetricsFile
+from specdec_jax.training.student import Student
 from tests.training import tiny_runs
 from tests.training.tiny_runs import STEPS
 
@@ -129,22 +132,70 @@ def test_other_flags_are_refused_by_name(whole, corpus, capsys, flag, was, now):
   assert tiny_runs.weights(whole) == before
 
 
+def test_another_shape_of_the_same_weights_is_refused(
+  whole, corpus, tmp_path, capsys
+):
+  fields = json.loads((corpus / "config.json").read_text())
+  config = tmp_path / "config.json"
+  config.write_text(json.dumps({**fields, "rms_norm_eps": 1e-3}))
+  assert main.main(tiny_runs.flags(corpus, whole, f"--config={config}")) == 2
+  assert "student was '" in capsys.readouterr().err
+
+
+def test_before_the_first_checkpoint_it_may_become_another_one(
+  train, whole, monkeypatch
+):
+  with monkeypatch.context() as patched:
+    patched.setattr(MetricsFile, "write", _interrupted_at(2))
+    assert train("--seed=1")[0] == 130
+  assert (train.output / "training" / "run.json").is_file()
+  code, out, _ = train()
+  assert code == 0 and out.startswith("step 3: ")
+  assert tiny_runs.metrics(train.output) == tiny_runs.metrics(whole)
+
+
+def test_a_kill_between_the_best_checkpoint_and_its_model(train, monkeypatch):
+  """The model is made up for at once, not with the next one that is better."""
+  write = Student.write
+
+  def killed(student, folder, params):
+    if (folder / "config.json").exists():
+      raise KeyboardInterrupt
+    write(student, folder, params)
+
+  with monkeypatch.context() as patched:
+    patched.setattr(Student, "write", killed)
+    assert train()[0] == 130
+  with Checkpoints(train.output / "training" / "checkpoints") as checkpoints:
+    assert checkpoints.best == 6
+  old = tiny_runs.weights(train.output)
+  with monkeypatch.context() as patched:
+    patched.setattr(MetricsFile, "write", _interrupted_at(7))
+    assert train()[0] == 130
+  assert tiny_runs.weights(train.output) != old
+
+
 def test_other_texts_are_refused(whole, corpus, capsys):
   more = f"--data={corpus / 'config.json'}"
   assert main.main(tiny_runs.flags(corpus, whole, more)) == 2
   assert "data was '" in capsys.readouterr().err
 
 
-def test_ctrl_c_goes_on_like_a_kill(train, whole, monkeypatch):
+def _interrupted_at(step):
+  """MetricsFile.write, but for Ctrl-C at a step."""
   write = MetricsFile.write
 
-  def interrupted(file, step, values):
-    if step == 5:
+  def interrupted(file, now, values):
+    if now == step:
       signal.raise_signal(signal.SIGINT)
-    write(file, step, values)
+    write(file, now, values)
 
+  return interrupted
+
+
+def test_ctrl_c_goes_on_like_a_kill(train, whole, monkeypatch):
   with monkeypatch.context() as patched:
-    patched.setattr(MetricsFile, "write", interrupted)
+    patched.setattr(MetricsFile, "write", _interrupted_at(5))
     code, _, err = train()
   assert code == 130
   assert err == (
