@@ -50,12 +50,12 @@ title() {
 }
 
 if [[ $# -eq 0 ]]; then
-  prompts=launch/demo_prompts.txt
-  draft=(--num_draft_tokens 5)
+  prompts=launch/demo_prompts.jsonl
+  draft=(--num_draft_tokens 4)
   each=(--max_new_tokens 96)
-  title "Plain decoding, one token a pass: $(head -n 1 "$prompts")"
-  specdec generate --drafter none "${each[@]}" \
-    --prompt "$(head -n 1 "$prompts")"
+  title "Plain decoding, one token a pass: the first prompt"
+  head -n 1 "$prompts" |
+    specdec generate --drafter none "${each[@]}" --prompts_file -
   title "Speculative decoding: the same text, several tokens a pass"
   specdec generate "${draft[@]}" "${each[@]}" \
     --prompts_file "$prompts" --compare

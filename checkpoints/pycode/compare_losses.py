@@ -28,7 +28,7 @@ from specdec_jax.training.optimizer import OptimizerConfig
 from specdec_jax.training.trainer import Training, TrainingConfig
 
 _WORK = flags.DEFINE_string("work", None, "The recipe's folder.", required=True)
-_STEPS = flags.DEFINE_integer("steps", 80, "Of each training.")
+_STEPS = flags.DEFINE_integer("steps", 150, "Of each training.")
 
 _HERE = Path(__file__).parent
 _RATES = (5e-3, 1.5e-2)

@@ -104,7 +104,8 @@ class Examination:
       sums += np.asarray(measured_3BT, float)[:, : self.batch_size - short].sum(
         axis=(1, 2)
       )
-    loss, acceptance, agreement = sums / (len(row_NT) * (row_NT.shape[1] - 1))
+    positions = len(row_NT) * (row_NT.shape[1] - 1)
+    loss, acceptance, agreement = (sums / positions).tolist()
     bits = loss / math.log(2) / self.texts.bytes_per_token
     if teacher is None:
       return Scores(loss, bits)

@@ -16,7 +16,10 @@ pytestmark = pytest.mark.skip(reason="its weights are not there yet")
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "checkpoints" / "pycode"
 NAMES = ("target", "draft")
-PROMPTS = (ROOT / "launch" / "demo_prompts.txt").read_text().splitlines()
+PROMPTS = [
+  json.loads(line)["prompt"]
+  for line in (ROOT / "launch" / "demo_prompts.jsonl").open()
+]
 DEMO = (ROOT / "launch" / "demo.sh").read_text()
 NUM_DRAFT_TOKENS = int(re.findall(r"--num_draft_tokens (\d+)", DEMO)[0])
 NEW_TOKENS = 96

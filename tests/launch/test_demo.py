@@ -16,14 +16,15 @@ ROOT = pathlib.Path(__file__).parents[2]
 
 @pytest.fixture
 def demo(tmp_path):
-  """Runs it; returns the exit code, stdout, and what specdec was told."""
+  """Runs it; returns exit code, stdout, and what specdec was told and piped."""
   programs = tmp_path / "venv" / "bin"
   programs.mkdir(parents=True)
   heard = tmp_path / "heard.jsonl"
   listen = (
     "import json, sys\n"
+    "piped = sys.stdin.read() if sys.argv[-1] == '-' else ''\n"
     f"with open({str(heard)!r}, 'a') as file:\n"
-    "  print(json.dumps(sys.argv[1:]), file=file)"
+    "  print(json.dumps([sys.argv[1:], piped]), file=file)"
   )
   for name, does in (("specdec", listen), ("pip", "")):
     (programs / name).write_text(f"#!{sys.executable}\n{does}\n")
@@ -49,16 +50,17 @@ def test_without_arguments_it_is_the_embedded_pair(demo, monkeypatch):
   code, out, told = demo()
   assert code == 0
   monkeypatch.chdir(ROOT)
-  plain, greedy, sampled = (
-    (generate_options.parse(argv), flags(argv)) for argv in told
+  (first, piped), *compared = told
+  plain = flags(first)
+  assert plain["drafter"] == "none" and plain["prompts_file"] == "-"
+  greedy, sampled = (
+    (generate_options.parse(argv), flags(argv)) for argv, _ in compared
   )
-  for options, given in (plain, greedy, sampled):
+  for options, given in (greedy, sampled):
     assert not given.keys() & {"target", "draft"}
-    assert options.prompts[0].text == plain[0].prompts[0].text
-    assert given["max_new_tokens"] == plain[1]["max_new_tokens"]
-  assert plain[1]["drafter"] == "none"
-  for options, _ in (greedy, sampled):
+    assert given["max_new_tokens"] == plain["max_new_tokens"]
     assert options.compare and len(options.prompts) == 5
+    assert options.prompts[0].text == json.loads(piped)["prompt"]
   assert "temperature" not in greedy[1]
   assert sampled[1]["temperature"] == "0.8"
   assert out.count("###") == 4
@@ -66,7 +68,7 @@ def test_without_arguments_it_is_the_embedded_pair(demo, monkeypatch):
 
 def test_a_pair_is_named_from_where_the_caller_stands(demo, tmp_path):
   (tmp_path / "here").mkdir()
-  code, _, (argv,) = demo("here", "hub/draft")
+  code, _, ((argv, _),) = demo("here", "hub/draft")
   assert code == 0
   assert flags(argv)["target"] == str(tmp_path / "here")
   assert flags(argv)["draft"] == "hub/draft"
@@ -74,7 +76,7 @@ def test_a_pair_is_named_from_where_the_caller_stands(demo, tmp_path):
 
 
 def test_a_target_alone_looks_up(demo):
-  code, _, (argv,) = demo("hub/target")
+  code, _, ((argv, _),) = demo("hub/target")
   assert code == 0
   assert flags(argv)["drafter"] == "lookup"
 
