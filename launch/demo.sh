@@ -51,16 +51,15 @@ title() {
 
 if [[ $# -eq 0 ]]; then
   prompts=launch/demo_prompts.jsonl
-  draft=(--num_draft_tokens 4)
   each=(--max_new_tokens 96)
   title "Plain decoding, one token a pass: the first prompt"
   head -n 1 "$prompts" |
     specdec generate --drafter none "${each[@]}" --prompts_file -
   title "Speculative decoding: the same text, several tokens a pass"
-  specdec generate "${draft[@]}" "${each[@]}" \
+  specdec generate --num_draft_tokens 4 "${each[@]}" \
     --prompts_file "$prompts" --compare
   title "Sampled at temperature 0.8: other text, of the target's distribution"
-  specdec generate "${draft[@]}" "${each[@]}" --temperature 0.8 \
+  specdec generate --num_draft_tokens 3 "${each[@]}" --temperature 0.8 \
     --prompts_file "$prompts" --compare
   title "Your turn: $(dirname "$(command -v specdec)")/specdec chat"
   exit

@@ -5,7 +5,7 @@
 #   checkpoints/pycode/recipe.sh WORK
 #
 # WORK is a folder for what lies between, of about 1 GB. Needs Python 3.13.0
-# with specdec_jax installed, and about four hours on two cores. Killed? The same
+# with specdec_jax installed, and about three hours on two cores. Killed? The same
 # command goes on where it stopped.
 set -euo pipefail
 
@@ -17,27 +17,19 @@ python "$here/corpus.py" --out "$work/corpus"
 python "$here/make_tokenizer.py" \
   --corpus "$work/corpus" --out "$work/tokenizer"
 
-taught=(
+data=(
   --data="$work/corpus/train.jsonl" --held_out="$work/corpus/heldout.jsonl"
-  --optimizer=muon
+  --tokenizer="$work/tokenizer" --optimizer=muon
 )
-data=("${taught[@]}" --tokenizer="$work/tokenizer")
 specdec train --output="$work/target" --config="$here/target.json" "${data[@]}" \
   --steps=900 --batch_size=16 --sequence_length=512 \
   --learning_rate=4e-3 --warmup_steps=40 --evaluate_every=50
 
-# compare_losses.py tells why by this loss. First from texts; then three quarters
-# of the rows are such that the target goes on with, as it does where it is
-# decoded.
-specdec train --output="$work/beginner" --config="$here/draft.json" \
-  "${data[@]}" --teacher="$work/target" --loss=forward_kl \
+# compare_losses.py tells why by this loss.
+specdec train --output="$work/draft" --config="$here/draft.json" "${data[@]}" \
+  --teacher="$work/target" --loss=forward_kl \
   --steps=700 --batch_size=8 --sequence_length=512 \
   --learning_rate=1e-2 --warmup_steps=40 --evaluate_every=50
-specdec train --output="$work/draft" --student="$work/beginner" \
-  "${taught[@]}" --teacher="$work/target" --loss=forward_kl \
-  --generate=teacher --generated_share=0.75 --generate_temperature=0 \
-  --steps=300 --batch_size=8 --sequence_length=512 \
-  --learning_rate=5e-3 --warmup_steps=20 --evaluate_every=50
 
 for model in target draft; do
   rm -rf "${here:?}/$model"
