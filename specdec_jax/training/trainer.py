@@ -2,15 +2,12 @@
 
 import dataclasses
 import functools
-import math
-import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-import optax
 
 from specdec_jax import sharding
 from specdec_jax.loading.export import check_unused
@@ -23,6 +20,7 @@ from specdec_jax.training.data import Batches, PackedTexts, TextBatches
 from specdec_jax.training.evaluate import Examination, Scores
 from specdec_jax.training.identity import digest, recognize
 from specdec_jax.training.metrics import MetricsFile
+from specdec_jax.training.notes import Notes, stop_if_broken
 from specdec_jax.training.optimizer import OptimizerConfig
 from specdec_jax.training.progress import Progress
 from specdec_jax.training.rollout import RolloutConfig, Rollouts
@@ -208,7 +206,7 @@ class Training:
     put = functools.partial(sharding.put_rows, mesh=self._mesh)
     most = config.batch_size * (self._texts.row_NT.shape[1] - 1)
     with Progress(config.steps, begin, most) as bar:
-      note = _Notes(
+      note = Notes(
         sorted(state.params), self._schedule, checkpoints, metrics, bar
       )
       waiting: tuple[int, int, Mapping[str, Array]] | None = None
@@ -223,7 +221,7 @@ class Training:
           note(*waiting)
           waiting = None
           scores = self._examine(state)
-          _stop_if_broken(number, scores, lambda: "held out", checkpoints)
+          stop_if_broken(number, scores, lambda: "held out", checkpoints)
           # What belongs to a step comes before the checkpoint that ends it.
           metrics.write(number, {"held_out": scores})
           plot.write(
@@ -234,7 +232,7 @@ class Training:
             self._student.write(self._folder.parent, state.result)
           with bar.away():
             report(f"step {number}: {_told(scores)}")
-          note.started = time.perf_counter()
+          note.restart()
     return state
 
   def _examine(self, state: TrainState) -> dict[str, float]:
@@ -325,66 +323,6 @@ class Training:
       "held_out": digest(examination.texts.row_NT),
       "sequence_length": self._texts.row_NT.shape[1] - 1,
     }
-
-
-class _Notes:
-  """Waits for a step and writes down what it was like.
-
-  Attributes:
-    started: when the step began.
-  """
-
-  def __init__(
-    self,
-    names: list[str],
-    schedule: optax.Schedule,
-    checkpoints: Checkpoints,
-    metrics: MetricsFile,
-    bar: Progress,
-  ):
-    self.started = time.perf_counter()
-    self._names = names
-    self._schedule = schedule
-    self._checkpoints = checkpoints
-    self._metrics = metrics
-    self._bar = bar
-
-  def __call__(
-    self, number: int, tokens: int, measured: Mapping[str, Array]
-  ) -> None:
-    values = {key: float(measured[key]) for key in ("loss", "gradient_norm")}
-    where = functools.partial(
-      finite.where, self._names, measured["weights"], measured["gradients"]
-    )
-    _stop_if_broken(number, values, where, self._checkpoints)
-    now = time.perf_counter()
-    self._metrics.write(
-      number,
-      {
-        **values,
-        "tokens": tokens,
-        "learning_rate": float(self._schedule(number - 1)),
-        "seconds": round(now - self.started, 3),
-      },
-    )
-    self._bar.update(number, tokens, values["loss"])
-    self.started = now
-
-
-def _stop_if_broken(
-  step: int,
-  values: Mapping[str, float],
-  where: Callable[[], str],
-  checkpoints: Checkpoints,
-) -> None:
-  """Ends a training whose numbers are none any more."""
-  for name, value in values.items():
-    if not math.isfinite(value):
-      raise ValueError(
-        f"step {step}: {name} is {value} ({where()}); {checkpoints.last_good}. "
-        "Train in another folder with a lower learning rate, or look at the "
-        "data"
-      )
 
 
 def _is_fresh(folder: Path) -> bool:

@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from specdec_jax.cli import main, train
+from specdec_jax.cli import main, train_flags
 from tests.cli.tiny_checkpoint import save_checkpoint
 from tests.training import tiny_runs
 
@@ -135,4 +135,4 @@ def test_a_student_that_cannot_read(refused, tmp_path):
 def test_help_names_every_flag(capsys):
   assert main.main(["train", "--help"]) == 0
   text = capsys.readouterr().out
-  assert all(f"--{name}" in text for name in train.FLAGS)
+  assert all(f"--{name}" in text for name in train_flags.FLAGS)

@@ -283,7 +283,9 @@ def test_gradients_of_every_loss_reach_the_head(tmp_path, rows_BT, loss):
   def differentiate(params):
     weight_BT = jnp.ones((4, 12))
     return jax.value_and_grad(
-      lambda p: objective(state.whole(p, fixed), weights, rows_BT, weight_BT)
+      lambda p: objective(
+        state.whole(p, fixed), weights, rows_BT, weight_BT, 48
+      )
     )(params)
 
   value, gradient = differentiate(params)
