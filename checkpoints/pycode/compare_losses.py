@@ -6,8 +6,8 @@ FOLDER is that of recipe.sh, with the corpus and the trained target. For each
 loss: one training for each learning rate; for cross-entropy and for the loss
 that the target accepts most from, two more seeds at the better rate. The same
 data, steps and architecture for all; what is measured is what `specdec train`
-measures, on packages that nobody was trained on. About half an hour on two
-cores. Killed? The same command goes on. Writes losses.md and losses.jsonl into
+measures, on packages that nobody was trained on. About an hour on two cores.
+Killed? The same command goes on. Writes losses.md and losses.jsonl into
 FOLDER/losses.
 """
 

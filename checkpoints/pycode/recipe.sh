@@ -5,8 +5,8 @@
 #   checkpoints/pycode/recipe.sh WORK
 #
 # WORK is a folder for what lies between, of about 1 GB. Needs Python 3.13.0
-# with specdec_jax installed, and about three hours on two cores. Killed? The same
-# command goes on where it stopped.
+# with specdec_jax installed, and about three hours on two cores. Killed? The
+# same command goes on where it stopped.
 set -euo pipefail
 
 work=${1:?usage: recipe.sh WORK, a folder for what lies between}
@@ -25,7 +25,7 @@ specdec train --output="$work/target" --config="$here/target.json" "${data[@]}" 
   --steps=900 --batch_size=16 --sequence_length=512 \
   --learning_rate=4e-3 --warmup_steps=40 --evaluate_every=50
 
-# compare_losses.py tells why by this loss.
+# compare_losses.py tells why this loss.
 specdec train --output="$work/draft" --config="$here/draft.json" "${data[@]}" \
   --teacher="$work/target" --loss=forward_kl \
   --steps=700 --batch_size=8 --sequence_length=512 \

@@ -150,11 +150,10 @@ class DraftModel:
     # The first pass feeds two tokens: the last draft of a fully accepted block
     # is in no cache yet, and the newest token alone would leave a hole. The
     # others feed one, unless the platform has no fast pass over one.
-    first, rest = max(2, network.min_rows), network.min_rows
-    passes = [(rest, self.num_draft_tokens)]
-    if first != rest:
-      passes = [(first, 1), *passes]
-    for size, end in passes:
+    until = {max(2, network.min_rows): 1}
+    if self.num_draft_tokens > 1:
+      until[network.min_rows] = self.num_draft_tokens
+    for size, end in until.items():
       drafting = lax.while_loop(
         functools.partial(running, end),
         functools.partial(draft_one, size),

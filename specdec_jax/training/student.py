@@ -48,8 +48,7 @@ class Student:
   @property
   def network(self) -> TransformerNetwork:
     """The model without its weights."""
-    assert isinstance(self.model.network, TransformerNetwork)
-    return self.model.network
+    return network_of(self.model)
 
   def source(self, params: Params) -> Source:
     """The model with these weights, as it is stored."""
@@ -84,6 +83,12 @@ class Student:
     ):
       os.replace(file, folder / file.name)
     partial.rmdir()
+
+
+def network_of(model: LanguageModel) -> TransformerNetwork:
+  """A model without its weights: students and teachers are transformers."""
+  assert isinstance(model.network, TransformerNetwork)
+  return model.network
 
 
 def from_checkpoint(source: str, mesh: jax.sharding.Mesh) -> Student:

@@ -25,7 +25,7 @@ from specdec_jax.training.optimizer import OptimizerConfig
 from specdec_jax.training.progress import Progress
 from specdec_jax.training.rollout import RolloutConfig, Rollouts
 from specdec_jax.training.state import Objective, TrainState
-from specdec_jax.training.student import Student
+from specdec_jax.training.student import Student, network_of
 from specdec_jax.types import Array
 
 # In the folder of the model.
@@ -137,7 +137,9 @@ class Training:
       student.config, config.dtype, student.network.platform
     )
     self._objective = Objective(
-      self._network, None if teacher is None else _network(teacher), config.loss
+      self._network,
+      None if teacher is None else network_of(teacher),
+      config.loss,
     )
     self._transformation = config.optimizer.make(config.steps)
     self._schedule = config.optimizer.schedule(config.steps)
@@ -173,17 +175,13 @@ class Training:
       if begin:
         like = state_lib.used_up(state)
         # A kill may have come between the best checkpoint and its model.
-        self._write_best(checkpoints, like)
+        best = checkpoints.load(checkpoints.best, like)
+        self._student.write(self._folder.parent, best.result)
         state = checkpoints.load(begin, like)
         report(f"goes on from step {begin}")
       with MetricsFile(self._folder / "metrics.jsonl", begin) as metrics:
-        state = self._loop(state, begin, checkpoints, metrics, report)
-      self._write_best(checkpoints, state_lib.used_up(state))
+        self._loop(state, begin, checkpoints, metrics, report)
       return Scores(**checkpoints.metrics(checkpoints.best))
-
-  def _write_best(self, checkpoints: Checkpoints, like: TrainState) -> None:
-    state = checkpoints.load(checkpoints.best, like)
-    self._student.write(self._folder.parent, state.result)
 
   def _loop(
     self,
@@ -192,8 +190,8 @@ class Training:
     checkpoints: Checkpoints,
     metrics: MetricsFile,
     report: Callable[[str], None],
-  ) -> TrainState:
-    """Makes the steps that are left. Returns the state after the last."""
+  ) -> None:
+    """Makes the steps that are left."""
     config = self._config
     step = state_lib.make_step(
       self._objective,
@@ -233,7 +231,6 @@ class Training:
           with bar.away():
             report(f"step {number}: {_told(scores)}")
           note.restart()
-    return state
 
   def _examine(self, state: TrainState) -> dict[str, float]:
     student = state_lib.as_model(
@@ -332,14 +329,9 @@ def _is_fresh(folder: Path) -> bool:
   )
 
 
-def _network(model: LanguageModel) -> TransformerNetwork:
-  assert isinstance(model.network, TransformerNetwork)
-  return model.network
-
-
 def _identity(model: LanguageModel) -> str:
   """What tells models from others: shape, end of sequence and weights."""
-  shape = repr((_network(model).config, model.eos_ids)).encode()
+  shape = repr((network_of(model).config, model.eos_ids)).encode()
   return digest(np.frombuffer(shape, np.uint8), *jax.tree.leaves(model.params))
 
 

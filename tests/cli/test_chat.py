@@ -36,7 +36,7 @@ def chat(capsys, monkeypatch, target, draft):
 
 
 def test_replies_and_what_they_cost(chat):
-  code, out, err = chat("hi", "/stats", "more", "/stats", "/quit", "never")
+  code, out, err = chat("hi", "/stats", "more", " /stats", " /quit", "never")
   assert code == 0
   assert out.count("new tokens") == 2
   first, second = [
