@@ -26,8 +26,8 @@ specdec train --output="$work/target" "${data[@]}" \
   --steps=900 --batch_size=16 --sequence_length=512 \
   --learning_rate=4e-3 --warmup_steps=40 --evaluate_every=50
 
-# compare_losses.py tells why this loss. The draft was good after the first
-# training already, and became better by a second.
+# compare_losses.py compares this loss with the others. The draft was good after
+# one training already, and became better by a second.
 draft=("${data[@]}" --teacher="$work/target" --loss=forward_kl
   --batch_size=8 --sequence_length=512 --evaluate_every=50)
 specdec train --output="$work/beginner" "${draft[@]}" \
