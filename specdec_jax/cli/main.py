@@ -12,6 +12,7 @@ COMMANDS = {
   "generate": "write text with a target and a draft",
   "chat": "talk with a model",
   "train": "train a draft, or a model",
+  "plan": "tell whether a pair fits a TPU slice, and what it brings there",
   "convert": "write a model as safetensors or as an orbax checkpoint",
 }
 

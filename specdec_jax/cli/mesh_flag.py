@@ -25,6 +25,19 @@ def parse_mesh(text: str | None) -> Mesh:
   Raises:
     ValueError: the text is not understood, or there are too few devices.
   """
+  sizes = parse_sizes(text)
+  try:
+    return make_mesh(*sizes)
+  except ValueError as error:
+    raise ValueError(f"--mesh={text}: {error}") from error
+
+
+def parse_sizes(text: str | None) -> tuple[int, int]:
+  """The sizes of the axes `data` and `model` that --mesh tells of.
+
+  Raises:
+    ValueError: the text is not understood.
+  """
   sizes: dict[str, int] = {}
   for part in [] if text is None else text.split(","):
     found = re.fullmatch(rf"({DATA}|{MODEL}):([1-9][0-9]{{0,5}})", part)
@@ -34,7 +47,4 @@ def parse_mesh(text: str | None) -> Mesh:
         f"example {DATA}:2,{MODEL}:4, got {text!r}"
       )
     sizes[found[1]] = int(found[2])
-  try:
-    return make_mesh(sizes.get(DATA, 1), sizes.get(MODEL, 1))
-  except ValueError as error:
-    raise ValueError(f"--mesh={text}: {error}") from error
+  return sizes.get(DATA, 1), sizes.get(MODEL, 1)

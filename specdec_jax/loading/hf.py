@@ -4,7 +4,7 @@ Pickles are never read: they can run code.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +31,8 @@ _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?", re.ASCII)
 _PICKLES = ("*.bin", "*.pt", "*.pth", "*.ckpt", "*.pkl")
 
 
-def download(name: str) -> Path:
-  """Gets a model from the hub. Returns its folder.
+def download(name: str, files: Sequence[str] = _HUB_FILES) -> Path:
+  """Gets a model from the hub, or some of its files. Returns their folder.
 
   Raises:
     ValueError: the name is none of the hub's, or it cannot be had.
@@ -43,7 +43,7 @@ def download(name: str) -> Path:
 
   try:
     return Path(
-      huggingface_hub.snapshot_download(name, allow_patterns=list(_HUB_FILES))
+      huggingface_hub.snapshot_download(name, allow_patterns=list(files))
     )
   except Exception as error:  # network, rights, names: all end here
     raise ValueError(

@@ -1,0 +1,239 @@
+"""From two models and a slice to figures."""
+
+import dataclasses
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from specdec_jax import sharding
+from specdec_jax.models.config import ModelConfig
+from specdec_jax.plan import chips, fit, passes
+from specdec_jax.plan.abstract import Pair
+from specdec_jax.plan.chips import Topology
+from specdec_jax.plan.fit import Memory, Remedies
+from specdec_jax.plan.roofline import (
+  DRAFT_LENGTHS,
+  Cost,
+  PassTime,
+  Prediction,
+  pass_time,
+)
+
+
+@dataclasses.dataclass(frozen=True)
+class Request:
+  """What is asked.
+
+  Attributes:
+    target: the target's shape.
+    draft: the draft's.
+    topology: the slice; None for the smallest that fits.
+    mesh: sizes of the axes `data` and `model`; None for all chips on `model`.
+    batch_size: rows side by side.
+    context_length: tokens of prompt and text together.
+    num_draft_tokens: K.
+    dtype: of weights, activations and caches.
+  """
+
+  target: ModelConfig
+  draft: ModelConfig
+  topology: Topology | None
+  mesh: tuple[int, int] | None = None
+  batch_size: int = 8
+  context_length: int = 4000
+  num_draft_tokens: int = 4
+  dtype: str = "bfloat16"
+
+  def pair(self, mesh: object) -> Pair:
+    """The arguments of the generation on this mesh."""
+    # The vocabulary is the tokenizer's, which is not here. Rows beyond the
+    # smaller one are padding, or tokens that the other model cannot know.
+    vocab = min(self.target.vocab_size, self.draft.vocab_size)
+    return Pair.of(
+      self.target.with_vocab(vocab),
+      self.draft.with_vocab(vocab),
+      mesh,
+      batch_size=self.batch_size,
+      context_length=self.context_length,
+      num_draft_tokens=self.num_draft_tokens,
+      dtype=self.dtype,
+    )
+
+  def sizes(self, topology: Topology) -> tuple[int, int]:
+    """The mesh on a slice.
+
+    Raises:
+      ValueError: it does not have as many devices.
+    """
+    if self.mesh is None:
+      return 1, topology.num_devices
+    data, model = self.mesh
+    if data * model != topology.num_devices:
+      raise ValueError(
+        f"a mesh of {data}x{model} is for {data * model} devices, but "
+        f"{topology.name} has {topology.num_devices}"
+      )
+    return self.mesh
+
+
+@dataclasses.dataclass(frozen=True)
+class Pass:
+  """A pass of one of the models.
+
+  Attributes:
+    name: "plain", "verify" or "draft".
+    tokens: T, of each row.
+    cost: what it asks of a device.
+    time: seconds at best, by what takes them.
+    least: bytes that it cannot do without: weights and caches, read once.
+  """
+
+  name: str
+  tokens: int
+  cost: Cost
+  time: PassTime
+  least: int
+
+
+@dataclasses.dataclass(frozen=True)
+class Plan:
+  """The answer.
+
+  Attributes:
+    request: the question.
+    topology: the slice.
+    mesh: sizes of the axes `data` and `model`.
+    pair: the arguments, as shapes.
+    memory: of one device.
+    remedies: what would make it fit, where it does not.
+    program: the generation, compiled; None where it does not fit.
+    passes: what it consists of; none where it does not fit.
+    prediction: what speculation brings; None where it does not fit.
+    seconds: what all of that took to compile.
+  """
+
+  request: Request
+  topology: Topology
+  mesh: tuple[int, int]
+  pair: Pair
+  memory: Memory
+  remedies: Remedies | None
+  program: passes.Program | None
+  passes: Sequence[Pass]
+  prediction: Prediction | None
+  seconds: float
+
+
+def make(
+  request: Request, tell: Callable[[str], None] = lambda _: None
+) -> Plan:
+  """Compiles for the slice, or for the smallest that fits.
+
+  Args:
+    request: what is asked.
+    tell: is told what goes on, since it takes a while.
+
+  Raises:
+    ValueError: no slice fits, the mesh is of another size, or there is no
+      compiler.
+  """
+  if request.topology is not None:
+    return _plan(request, request.topology, tell)
+  plan = None
+  for topology in chips.by_size():
+    if not _fits(request, topology):
+      continue
+    plan = _plan(request, topology, tell)
+    if plan.memory.fits:
+      return plan
+  if plan is None:
+    raise ValueError("this pair fits none of the slices known; see --help")
+  return plan
+
+
+def _fits(request: Request, topology: Topology, temporaries: int = 0) -> bool:
+  """Whether weights and caches fit, by arithmetic."""
+  if request.mesh and request.mesh[0] * request.mesh[1] != topology.num_devices:
+    return False
+  pair = request.pair(fit.abstract_mesh(*request.sizes(topology)))
+  memory = fit.memory_of(pair, topology)
+  return memory.total + temporaries <= memory.capacity
+
+
+def _plan(
+  request: Request, topology: Topology, tell: Callable[[str], None]
+) -> Plan:
+  begin = time.perf_counter()
+  sizes = request.sizes(topology)
+  mesh = sharding.make_mesh(*sizes, topology.describe())
+  pair = request.pair(mesh)
+  memory = fit.memory_of(pair, topology)
+  program = None
+  if memory.fits:
+    tell(f"compiling the generation for {topology.name}")
+    try:
+      program = passes.compile_generation(pair)
+      memory = fit.memory_of(pair, topology, program)
+    except passes.DoesNotFit as error:
+      memory = fit.memory_of(pair, topology, needed=error.needed)
+  found: list[Pass] = []
+  if program is not None and memory.fits:
+    found = _passes(pair, topology, tell)
+  return Plan(
+    request=request,
+    topology=topology,
+    mesh=sizes,
+    pair=pair,
+    memory=memory,
+    remedies=None if found else _remedies(request, memory, pair, topology),
+    program=program,
+    passes=found,
+    prediction=predict(pair.bucket.batch, found) if found else None,
+    seconds=time.perf_counter() - begin,
+  )
+
+
+def _remedies(
+  request: Request, memory: Memory, pair: Pair, topology: Topology
+) -> Remedies:
+  # More chips, all of them on `model`, which is what splits the weights.
+  wider = dataclasses.replace(request, mesh=None)
+  temporaries = memory.kinds.get("temporaries", 0)
+  larger = next(
+    (it for it in topology.larger() if _fits(wider, it, temporaries)), None
+  )
+  return fit.remedies(memory, pair, topology, larger)
+
+
+def _passes(
+  pair: Pair, topology: Topology, tell: Callable[[str], None]
+) -> list[Pass]:
+  """The passes of a block, and of plain decoding."""
+  held = fit.held(pair)
+  widest = max(DRAFT_LENGTHS) + 1
+  wanted = sorted({2, pair.engine.drafter.num_draft_tokens + 1, widest})
+  found = []
+  for name, model, tokens in (
+    ("plain", pair.target, 1),
+    *(("verify", pair.target, width) for width in wanted),
+    ("draft", pair.draft, 1),
+  ):
+    tell(f"compiling the {name} pass of {tokens} tokens a row")
+    cost = passes.measure(model, pair, tokens)
+    whose = "draft" if name == "draft" else "target"
+    least = held[f"{whose} weights"] + held[f"{whose} cache"]
+    if not model.network.config.tied:
+      # Of the embedding only some rows are read, of the head all.
+      least -= fit.embedding_bytes(model)
+    found.append(Pass(name, tokens, cost, pass_time(cost, topology), least))
+  return found
+
+
+def predict(batch: int, found: Sequence[Pass]) -> Prediction:
+  """What the passes make of speculation."""
+  times: Mapping[str, dict[int, float]] = {
+    name: {it.tokens: it.time.total for it in found if it.name == name}
+    for name in ("plain", "verify", "draft")
+  }
+  return Prediction(
+    batch, times["plain"][1], times["draft"][1], times["verify"]
+  )
