@@ -105,17 +105,15 @@ def main(argv: Sequence[str]) -> int:
 def _plan(argv: Sequence[str]) -> int:
   if not command.parse(FLAGS, argv, _ABOUT, _GROUPS):
     return 0
-  for flag in (_TARGET, _DRAFT):
-    if not flag.value:
-      raise ValueError(f"--{flag.name}: expected a model, got none")
+  names = _model(_TARGET), _model(_DRAFT)
   path = None if _PLOT.value is None else Path(_PLOT.value).expanduser()
   if path is not None and not path.parent.is_dir():
     raise ValueError(f"--plot: no such folder: {path.parent}")
   # Nothing is run here: a TPU that may be there stays free for others.
   jax.config.update("jax_platforms", "cpu")
   request = planner.Request(
-    target=_of("target", lambda: abstract.read_config(_TARGET.value)),
-    draft=_of("draft", lambda: abstract.read_config(_DRAFT.value)),
+    target=_of("target", lambda: abstract.read_config(names[0])),
+    draft=_of("draft", lambda: abstract.read_config(names[1])),
     topology=_of("topology", lambda: chips.parse(_TOPOLOGY.value)),
     mesh=None if _MESH.value is None else mesh_flag.parse_sizes(_MESH.value),
     batch_size=_BATCH_SIZE.value,
@@ -126,7 +124,6 @@ def _plan(argv: Sequence[str]) -> int:
   terminal = Terminal()
   plan = planner.make(request, terminal.status)
   terminal.status("")
-  names = (_TARGET.value, _DRAFT.value)
   if _JSON.value:
     terminal.line(json.dumps(plan_report.fields(plan, names)))
   else:
@@ -134,6 +131,12 @@ def _plan(argv: Sequence[str]) -> int:
   if path is not None and plan.prediction is not None:
     picture.write(path, plan.prediction)
   return 0 if plan.memory.fits else DOES_NOT_FIT
+
+
+def _model(flag: flags.FlagHolder[str | None]) -> str:
+  if not flag.value:
+    raise ValueError(f"--{flag.name}: expected a model, got none")
+  return flag.value
 
 
 def _of(flag: str, read: Callable[[], T]) -> T:

@@ -25,7 +25,9 @@ _NOTES = (
   "tokens of a block = (1 - a^(K+1)) / (1 - a), Leviathan et al., arXiv "
   "2211.17192, equation (1), if each draft stays with probability a",
   "speedup = tokens of a block x plain / (K x draft + verify(K + 1)); between "
-  "compiled T the time of verify is interpolated",
+  "compiled T each part of a pass is interpolated",
+  "traffic is what the compiled pass moves to and from HBM; needed are weights "
+  "and caches, read once",
 )
 Names = tuple[str, str]
 
@@ -226,7 +228,9 @@ def _memory_fields(memory: Memory) -> dict[str, Any]:
 
 def _remedies_fields(plan: Plan) -> dict[str, Any] | None:
   found = plan.remedies
-  return found and {
+  if found is None:
+    return None
+  return {
     "topology": found.topology and found.topology.name,
     "context_length": found.context_length,
     "int8_total": found.int8_total,

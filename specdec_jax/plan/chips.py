@@ -79,7 +79,7 @@ CHIPS = (
   Chip(
     "v5p",
     hbm_bytes=95 * _GIB,
-    usable_bytes=95 * _GIB,
+    usable_bytes=int(95.73 * _GIB),
     hbm_bandwidth=2765e9,
     bf16_flops=459e12,
     # Not on its page; from https://jax-ml.github.io/scaling-book/tpus
@@ -90,7 +90,7 @@ CHIPS = (
   Chip(
     "tpu7x",
     hbm_bytes=192 * _GIB,
-    usable_bytes=192 * _GIB,
+    usable_bytes=int(2 * 94.74 * _GIB),
     hbm_bandwidth=7380e9,
     bf16_flops=2307e12,
     int8_flops=None,  # its page tells of FP8 only

@@ -2,6 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping
+from typing import Any
 
 from jax.sharding import AbstractMesh, AxisType
 
@@ -100,8 +101,8 @@ def memory_of(
   )
 
 
-def abstract_mesh(data: int, model: int) -> AbstractMesh:
-  """A mesh without devices: enough to tell what lies where."""
+def abstract_mesh(data: int, model: int) -> Any:
+  """Stands for a mesh: one without devices can tell what lies where."""
   return AbstractMesh(
     (data, model),
     (sharding.DATA, sharding.MODEL),
@@ -127,14 +128,14 @@ class Remedies:
 
 
 def remedies(
-  memory: Memory, pair: Pair, topology: Topology, larger: Topology | None
+  memory: Memory, pair: Pair, dtype: str, larger: Topology | None
 ) -> Remedies:
   """What would make it fit.
 
   Args:
     memory: that of the pair.
     pair: the pair.
-    topology: where it does not fit.
+    dtype: of its weights.
     larger: the next slice that it fits.
   """
   kinds = memory.kinds
@@ -142,7 +143,7 @@ def remedies(
   room = memory.capacity - (memory.total - caches)
   slots = buckets.slots_within(int(pair.bucket.slots * max(room, 0) / caches))
   weights = sum(kinds[name] for name in _WEIGHTS)
-  share = 0.5 if pair.target.network.dtype == "bfloat16" else 0.75
+  share = 0.5 if dtype == "bfloat16" else 0.75
   int8 = memory.total - int(weights * share)
   return Remedies(
     larger,

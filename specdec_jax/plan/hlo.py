@@ -313,8 +313,8 @@ def _group(attributes: str, devices: int) -> tuple[int, ...]:
       ids = ids.transpose([int(d) for d in tiled[4].split(",")])
     return tuple(ids.reshape(int(tiled[1]), int(tiled[2]))[0].tolist())
   if pairs := re.search(r"source_target_pairs=\{([\d,{}]*)\}", attributes):
-    ids = re.findall(r"\d+", pairs[1])
-    return tuple(sorted({int(number) for number in ids}))
+    numbers = re.findall(r"\d+", pairs[1])
+    return tuple(sorted(set(map(int, numbers))))
   return tuple(range(devices))
 
 

@@ -5,7 +5,6 @@ import dataclasses
 import functools
 import re
 import time
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -57,7 +56,7 @@ class DoesNotFit(Exception):
 
   def __init__(self, message: str):
     super().__init__(message)
-    found = re.search(r"Used ([\d.]+)([KMGT]?) of", message)
+    found = re.search(r"\(([\d.]+)([KMGT]?)\) exceeds available", message)
     units = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
     self.needed = int(float(found[1]) * units[found[2]]) if found else None
 
@@ -76,8 +75,8 @@ def compile_generation(pair: Pair) -> Program:
     (pair.weights, pair.state, number, number),
     abstract.shardings(pair.state),
   )
-  memory = compiled.memory_analysis()
-  module = hlo.Module(compiled.as_text())
+  memory: Any = compiled.memory_analysis()
+  module = hlo.Module(compiled.as_text() or "")
   return Program(
     arguments=memory.argument_size_in_bytes,
     donated=memory.alias_size_in_bytes,
@@ -156,7 +155,7 @@ def _measure(
     (None, abstract.shardings(cache)),
   )
   analysis: Any = compiled.cost_analysis() or {}
-  module = hlo.Module(compiled.as_text())
+  module = hlo.Module(compiled.as_text() or "")
   return Cost(
     float(module.traffic()),
     float(analysis.get("flops", 0.0)),
@@ -180,12 +179,9 @@ def _compile(
   function: Any, arguments: Sequence[PyTree], where: PyTree
 ) -> jax.stages.Compiled:
   jitted = jax.jit(function, donate_argnums=1, out_shardings=where)
-  with warnings.catch_warnings():
-    # What was compiled for chips that are not here cannot be read from a cache.
-    warnings.filterwarnings("ignore", "Error (reading|writing) persistent")
-    try:
-      return jitted.lower(*arguments).compile()
-    except jax.errors.JaxRuntimeError as error:
-      if "RESOURCE_EXHAUSTED" in str(error) or "Oom" in str(error):
-        raise DoesNotFit(str(error)) from error
-      raise
+  try:
+    return jitted.lower(*arguments).compile()
+  except jax.errors.JaxRuntimeError as error:
+    if "RESOURCE_EXHAUSTED" in str(error):
+      raise DoesNotFit(str(error)) from error
+    raise

@@ -1,8 +1,13 @@
 """From two models and a slice to figures."""
 
 import dataclasses
+import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from jax.sharding import Mesh
 
 from specdec_jax import sharding
 from specdec_jax.models.config import ModelConfig
@@ -43,7 +48,7 @@ class Request:
   num_draft_tokens: int = 4
   dtype: str = "bfloat16"
 
-  def pair(self, mesh: object) -> Pair:
+  def pair(self, mesh: Mesh) -> Pair:
     """The arguments of the generation on this mesh."""
     # The vocabulary is the tokenizer's, which is not here. Rows beyond the
     # smaller one are padding, or tokens that the other model cannot know.
@@ -167,17 +172,17 @@ def _plan(
   mesh = sharding.make_mesh(*sizes, topology.describe())
   pair = request.pair(mesh)
   memory = fit.memory_of(pair, topology)
-  program = None
+  program, found = None, []
   if memory.fits:
-    tell(f"compiling the generation for {topology.name}")
+    tell(f"compiling for {topology.name}")
     try:
-      program = passes.compile_generation(pair)
+      program, costs = _compile(pair)
       memory = fit.memory_of(pair, topology, program)
+      found = [_pass(pair, topology, *it) for it in costs]
     except passes.DoesNotFit as error:
       memory = fit.memory_of(pair, topology, needed=error.needed)
-  found: list[Pass] = []
-  if program is not None and memory.fits:
-    found = _passes(pair, topology, tell)
+  if not memory.fits:
+    found = []
   return Plan(
     request=request,
     topology=topology,
@@ -201,39 +206,55 @@ def _remedies(
   larger = next(
     (it for it in topology.larger() if _fits(wider, it, temporaries)), None
   )
-  return fit.remedies(memory, pair, topology, larger)
+  return fit.remedies(memory, pair, request.dtype, larger)
 
 
-def _passes(
-  pair: Pair, topology: Topology, tell: Callable[[str], None]
-) -> list[Pass]:
-  """The passes of a block, and of plain decoding."""
-  held = fit.held(pair)
-  widest = max(DRAFT_LENGTHS) + 1
-  wanted = sorted({2, pair.engine.drafter.num_draft_tokens + 1, widest})
-  found = []
-  for name, model, tokens in (
+def _compile(
+  pair: Pair,
+) -> tuple[passes.Program, list[tuple[str, int, Cost]]]:
+  """Compiles the generation, and the passes that it consists of.
+
+  Raises:
+    DoesNotFit: one of them needs more memory than a device has.
+  """
+  length = pair.engine.drafter.num_draft_tokens
+  wanted = [
     ("plain", pair.target, 1),
-    *(("verify", pair.target, width) for width in wanted),
+    *(
+      ("verify", pair.target, tokens)
+      for tokens in sorted({length + 1, max(DRAFT_LENGTHS) + 1})
+    ),
     ("draft", pair.draft, 1),
-  ):
-    tell(f"compiling the {name} pass of {tokens} tokens a row")
-    cost = passes.measure(model, pair, tokens)
-    whose = "draft" if name == "draft" else "target"
-    least = held[f"{whose} weights"] + held[f"{whose} cache"]
-    if not model.network.config.tied:
-      # Of the embedding only some rows are read, of the head all.
-      least -= fit.embedding_bytes(model)
-    found.append(Pass(name, tokens, cost, pass_time(cost, topology), least))
-  return found
+  ]
+  with warnings.catch_warnings(), ThreadPoolExecutor(os.cpu_count()) as pool:
+    # What was compiled for chips that are not here cannot be read from a cache.
+    warnings.filterwarnings("ignore", "Error (reading|writing) persistent")
+    program = pool.submit(passes.compile_generation, pair)
+    costs = [
+      pool.submit(passes.measure, model, pair, tokens)
+      for _, model, tokens in wanted
+    ]
+    return program.result(), [
+      (name, tokens, cost.result())
+      for (name, _, tokens), cost in zip(wanted, costs, strict=True)
+    ]
+
+
+def _pass(
+  pair: Pair, topology: Topology, name: str, tokens: int, cost: Cost
+) -> Pass:
+  whose = "draft" if name == "draft" else "target"
+  model = pair.draft if whose == "draft" else pair.target
+  held = fit.held(pair)
+  least = held[f"{whose} weights"] + held[f"{whose} cache"]
+  if "head.weight" in model.params:
+    # Of the embedding only some rows are read, of the head all.
+    least -= fit.embedding_bytes(model)
+  return Pass(name, tokens, cost, pass_time(cost, topology), least)
 
 
 def predict(batch: int, found: Sequence[Pass]) -> Prediction:
   """What the passes make of speculation."""
-  times: Mapping[str, dict[int, float]] = {
-    name: {it.tokens: it.time.total for it in found if it.name == name}
-    for name in ("plain", "verify", "draft")
-  }
-  return Prediction(
-    batch, times["plain"][1], times["draft"][1], times["verify"]
-  )
+  target = {it.tokens: it.time for it in found if it.name != "draft"}
+  (draft,) = (it.time.total for it in found if it.name == "draft")
+  return Prediction(batch, draft, target)

@@ -102,15 +102,20 @@ def tokens_per_block(acceptance: float, length: int) -> float:
   return sum(acceptance**i for i in range(length + 1))
 
 
-def interpolate(known: Mapping[int, float], tokens: int) -> float:
-  """The time of a pass of T tokens, on the line between those compiled."""
+def interpolate(known: Mapping[int, PassTime], tokens: int) -> PassTime:
+  """A pass of T tokens, on the line between those that are known.
+
+  Each part by itself: what it moves and what it computes are straight lines in
+  T, and where one overtakes the other need not be at a T that is known.
+  """
   sizes = sorted(known)
   if tokens <= sizes[0]:
     return known[sizes[0]]
   for low, high in itertools.pairwise(sizes):
     if tokens <= high:
       share = (tokens - low) / (high - low)
-      return known[low] + share * (known[high] - known[low])
+      parts = zip(known[low], known[high], strict=True)
+      return PassTime(*(a + share * (b - a) for a, b in parts))
   return known[sizes[-1]]
 
 
@@ -120,19 +125,23 @@ class Prediction:
 
   Attributes:
     batch: rows, B.
-    plain: seconds of the target's pass of one token a row.
     draft: seconds of the draft's pass of one token a row.
-    verify: seconds of the target's pass of T tokens, by T.
+    target: the target's passes of T tokens a row, by T; of 1 among them.
   """
 
   batch: int
-  plain: float
   draft: float
-  verify: Mapping[int, float]
+  target: Mapping[int, PassTime]
+
+  @property
+  def plain(self) -> float:
+    """Seconds of a pass of one token a row."""
+    return self.target[1].total
 
   def block(self, length: int) -> float:
     """Seconds of a block of K drafts: K passes of the draft, and one."""
-    return length * self.draft + interpolate(self.verify, length + 1)
+    verify = interpolate(self.target, length + 1).total
+    return length * self.draft + verify
 
   def speedup(self, acceptance: float, length: int) -> float:
     """How many times as fast as plain decoding.
