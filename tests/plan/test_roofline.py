@@ -79,6 +79,8 @@ def test_speedup_by_hand():
   assert it.speedup(0.8, 4) == pytest.approx(3.3616 * 1.1 / 1.9)
   assert it.tokens_per_second(0.8, 4) == pytest.approx(8 * 3.3616 / 1.9)
   assert it.tokens_per_second(0.8, 0) == pytest.approx(8 / 1.1)
+  # It verifies K + 1 tokens: where they are computed slowly, that is seen.
+  assert prediction(compute=0.5).block(4) == pytest.approx(4 * 0.2 + 2.6)
 
 
 @pytest.mark.parametrize("draft", [0.01, 0.1, 0.3, 0.9])
