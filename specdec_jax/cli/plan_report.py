@@ -123,9 +123,10 @@ def _show_memory(plan: Plan, line: Any) -> None:
   found = plan.remedies
   assert found is not None
   line("what would:")
-  more = (
-    found.topology.name if found.topology else "no larger slice of its kind"
-  )
+  more = "no larger slice of its kind"
+  if found.larger is not None:
+    topology, (data, model) = found.larger
+    more = f"{topology.name}, mesh data:{data},model:{model}"
   line(f"  more chips       {more}")
   shorter = f"{found.context_length} tokens" if found.context_length else "none"
   line(f"  shorter context  {shorter}")
@@ -230,8 +231,10 @@ def _remedies_fields(plan: Plan) -> dict[str, Any] | None:
   found = plan.remedies
   if found is None:
     return None
+  topology, mesh = found.larger or (None, (None, None))
   return {
-    "topology": found.topology and found.topology.name,
+    "topology": topology and topology.name,
+    "mesh": {"data": mesh[0], "model": mesh[1]},
     "context_length": found.context_length,
     "int8_total": found.int8_total,
     "int8_fits": found.int8_fits,

@@ -115,20 +115,24 @@ class Remedies:
   """What would make a pair fit, by arithmetic.
 
   Attributes:
-    topology: the next slice that is large enough; None if none is.
+    larger: the next slice of its kind that is large enough, and the sizes of
+      its mesh; None if none is.
     context_length: the longest that fits here; 0 if none does.
     int8_total: bytes of a device with weights in int8, half of bfloat16's.
     int8_fits: whether that fits.
   """
 
-  topology: Topology | None
+  larger: tuple[Topology, tuple[int, int]] | None
   context_length: int
   int8_total: int
   int8_fits: bool
 
 
 def remedies(
-  memory: Memory, pair: Pair, dtype: str, larger: Topology | None
+  memory: Memory,
+  pair: Pair,
+  dtype: str,
+  larger: tuple[Topology, tuple[int, int]] | None,
 ) -> Remedies:
   """What would make it fit.
 
@@ -136,7 +140,7 @@ def remedies(
     memory: that of the pair.
     pair: the pair.
     dtype: of its weights.
-    larger: the next slice that it fits.
+    larger: the next slice that it fits, and its mesh.
   """
   kinds = memory.kinds
   caches = sum(kinds[name] for name in _CACHES)

@@ -4,7 +4,7 @@ import dataclasses
 import os
 import time
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from jax.sharding import Mesh
@@ -200,13 +200,29 @@ def _plan(
 def _remedies(
   request: Request, memory: Memory, pair: Pair, topology: Topology
 ) -> Remedies:
-  # More chips, all of them on `model`, which is what splits the weights.
-  wider = dataclasses.replace(request, mesh=None)
   temporaries = memory.kinds.get("temporaries", 0)
   larger = next(
-    (it for it in topology.larger() if _fits(wider, it, temporaries)), None
+    (
+      (it, mesh)
+      for it in topology.larger()
+      for mesh in _splits(it, request.batch_size)
+      if _fits(dataclasses.replace(request, mesh=mesh), it, temporaries)
+    ),
+    None,
   )
   return fit.remedies(memory, pair, request.dtype, larger)
+
+
+def _splits(topology: Topology, rows: int) -> Iterator[tuple[int, int]]:
+  """Meshes of a slice: the weights over all of it first, then rows as well.
+
+  Where there are more devices than key-value heads, caches are split by rows
+  alone.
+  """
+  data = 1
+  while data <= rows and topology.num_devices % data == 0:
+    yield data, topology.num_devices // data
+    data *= 2
 
 
 def _compile(

@@ -57,8 +57,9 @@ def test_what_does_not_fit_says_what_would():
   assert memory.excess == memory.total - memory.capacity > 0
   assert memory.capacity == pytest.approx(0.95 * 15.75 * GIB, rel=1e-6)
   found = planner._remedies(request, memory, pair, chips.parse("v5e:1x1"))
-  assert found.topology.name == "v5e:2x2"
-  assert memory_on(found.topology.name)[0].fits
+  topology, mesh = found.larger
+  assert (topology.name, mesh) == ("v5e:2x2", (1, 4))
+  assert memory_on("v5e:2x2")[0].fits
   assert found.context_length == 0  # the weights alone are too large
   halved = memory.kinds["target weights"] + memory.kinds["draft weights"]
   assert found.int8_total == memory.total - halved // 2
@@ -75,6 +76,16 @@ def test_a_shorter_context_fits():
   assert memory_on("v5e:2x2", shorter)[0].fits
   longer = dataclasses.replace(request, context_length=2 * found.context_length)
   assert not memory_on("v5e:2x2", longer)[0].fits
+
+
+def test_more_chips_than_heads_split_the_rows():
+  """Caches of 8 heads: on 16 chips rows are split as well, or none fits."""
+  request = request_of(context_length=60_000, batch_size=16)
+  memory, pair = memory_on("v5e:2x4", request)
+  assert not memory.fits
+  found = planner._remedies(request, memory, pair, chips.parse("v5e:2x4"))
+  topology, mesh = found.larger
+  assert memory_on(topology.name, request, mesh)[0].fits
 
 
 def test_auto_takes_the_smallest_that_fits(monkeypatch):
