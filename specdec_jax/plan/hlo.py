@@ -13,6 +13,8 @@ import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
+import numpy as np
+
 COLLECTIVES = (
   "all-reduce",
   "all-gather",
@@ -45,7 +47,6 @@ _ARRAY = re.compile(r"([a-z][a-z0-9]*)\[([0-9,]*)\](\{[^}]*\})?")
 _NAME = re.compile(r"%([\w.\-]+)")
 _CALLED = re.compile(r"(?:calls|body|condition|to_apply)=%?([\w.\-]+)")
 _BRANCHES = re.compile(r"branch_computations=\{([^}]*)\}")
-_BITS = {"pred": 8, "s4": 4, "u4": 4, "token": 0}
 
 
 @dataclasses.dataclass(frozen=True)
@@ -271,14 +272,14 @@ def _closing(text: str, begin: int) -> int:
 
 def _arrays(text: str) -> Iterator[Array]:
   for dtype, dims, layout in _ARRAY.findall(text):
-    bits = _BITS.get(dtype) if dtype in _BITS else _bits(dtype)
     count = math.prod(int(dim) for dim in dims.split(",") if dim)
-    yield Array(-(-count * (bits or 0) // 8), "S(" not in layout)
+    yield Array(-(-count * _bits(dtype) // 8), "S(" not in layout)
 
 
 def _bits(dtype: str) -> int:
+  """Of one element: the number in the type's name, `bf16` or `f8e4m3`."""
   digits = re.match(r"[a-z]+(\d+)", dtype)
-  return int(digits[1]) if digits else 0
+  return 8 if dtype == "pred" else int(digits[1]) if digits else 0
 
 
 def _hbm(arrays: Sequence[Array]) -> list[int]:
@@ -306,8 +307,6 @@ def _group(attributes: str, devices: int) -> tuple[int, ...]:
     r"replica_groups=\[(\d+),(\d+)\]<=\[([\d,]+)\](?:T\(([\d,]+)\))?",
     attributes,
   ):
-    import numpy as np
-
     ids = np.arange(devices).reshape([int(d) for d in tiled[3].split(",")])
     if tiled[4]:
       ids = ids.transpose([int(d) for d in tiled[4].split(",")])
