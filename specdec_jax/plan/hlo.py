@@ -160,8 +160,13 @@ class Module:
     if opcode in ("while", "conditional", "call"):
       return sum(map(self._traffic, it.called))
     sources = [body[name].arrays for name in it.operands if name in body]
-    if "cross_program_prefetch_index" in it.rest:
-      return 0  # done at the end of the run before, where it counts
+    if "cross_program_prefetch_index" in it.rest and any(
+      it is not other
+      and other.opcode == opcode
+      and other.operands == it.operands
+      for other in body.values()
+    ):
+      return 0  # the run before does it at its end, where it counts
     if opcode == "copy-start":
       new, old, *_ = it.arrays
       return new.size * (new.in_hbm + old.in_hbm)

@@ -18,6 +18,16 @@ def test_only_what_crosses_to_hbm_counts():
   assert Module(TEXT).traffic() == weight + update + rows + loop
 
 
+def test_what_the_run_before_fetches_counts_once():
+  begin = next(line for line in TEXT.splitlines() if "copy-start(%w)" in line)
+  ahead = f"{begin}, cross_program_prefetch_index=0"
+  again = begin.replace("%copy-start =", "%copy-start.1 =")
+  once = TEXT.replace(begin, ahead)
+  twice = TEXT.replace(begin, f"{ahead}\n{again}")
+  assert Module(once).traffic() == Module(twice).traffic()
+  assert Module(once).traffic() == Module(TEXT).traffic()
+
+
 def test_transfers_by_axis_and_loop():
   assert set(Module(TEXT).collectives(MESH)) == {
     Collective("all-reduce", "model", 4, 2 * 8 * 128 * 2, 0),
