@@ -26,6 +26,7 @@ from specdec_jax.state import (
   init_state,
   place,
   resume,
+  shardings,
 )
 from specdec_jax.stats import Counts, Stats
 from specdec_jax.stopping import Finish
@@ -98,7 +99,7 @@ class Generation:
       rows,
       max(least_limit, *(request.limit for request in requests)),
       self._engine,
-      target.mesh.shape[sharding.DATA],
+      sharding.sizes(target.mesh)[sharding.DATA],
     )
     # Which request is in each row, and the loop's seconds when it entered.
     self._rows: list[int | None] = [None] * rows
@@ -304,9 +305,9 @@ class Generation:
     batch = self._packer.pack(requests, bucket)
     # Shapes first: what does not fit is refused before any of it is made.
     shapes = jax.eval_shape(functools.partial(init_state, *static), batch)
-    shardings = sharding.of_state(mesh, shapes)
-    memory.check_fits(shapes, shardings, bucket, mesh)
-    make = programs.maker(init_state, static, shardings, batch)
+    where = shardings(self._engine, mesh, shapes)
+    memory.check_fits(shapes, where, bucket, mesh)
+    make = programs.maker(init_state, static, where, batch)
     self._compile_seconds += make.seconds
     return make.call(batch)
 

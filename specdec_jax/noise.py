@@ -67,9 +67,15 @@ class Noise(NamedTuple):
     """Standard Gumbel noise over `size` tokens, `[B, T, V]`."""
 
     def one(key: Array) -> Array:
-      # "high": from more bits than one float32 holds. Else no noise exceeds
-      # 15.9, and a token of probability 1e-8 never wins.
-      return jax.random.gumbel(key, (size,), mode="high")
+      # The second uniform says what the 23 bits of the first do not. Else no
+      # noise exceeds 15.9, and a token of probability 1e-8 never wins. Each has
+      # a key of its own: a token's noise does not depend on how many there are,
+      # since meshes pad vocabularies.
+      high, low = (
+        jax.random.uniform(half, (size,)) for half in jax.random.split(key)
+      )
+      fine = high + 2.0**-23 * low + 2.0**-47
+      return -jnp.log(-jnp.log1p(-jnp.where(high < 0.5, fine, high)))
 
     return jax.vmap(jax.vmap(one))(self.keys(Purpose.RACE, position_BT))
 

@@ -110,5 +110,8 @@ def _compile(
     out_shardings=shardings.thaw(),
   )
   begin = time.perf_counter()
-  compiled = jitted.lower(*arguments.thaw()).compile()
+  # The mesh is for `sharding.gather`.
+  mesh = jax.tree.leaves(shardings.thaw())[0].mesh
+  with jax.set_mesh(mesh):
+    compiled = jitted.lower(*arguments.thaw()).compile()
   return compiled, time.perf_counter() - begin

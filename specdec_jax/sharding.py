@@ -1,17 +1,28 @@
 """Where arrays live: mesh axes, and one rule for each logical axis.
 
 The mesh has two axes: `data` splits the rows of a batch, `model` splits heads,
-mlp width and vocabulary. Axes are of type Auto: shardings are put on weights,
-cache and inputs, and the compiler places the collectives.
+mlp width and vocabulary. JAX sees `model` as one axis for each prime factor of
+its size, so that what does not divide over all devices is divided over some:
+of 8 key-value heads on 16 devices each lies on two, not all on every one.
+
+Axes are of type Auto: shardings are put on weights, cache and inputs, and the
+compiler places the collectives.
 """
 
 from collections.abc import Mapping, Sequence
 
 import jax
 import numpy as np
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax import lax
+from jax.sharding import (
+  AbstractMesh,
+  AxisType,
+  Mesh,
+  NamedSharding,
+  PartitionSpec,
+)
 
-from specdec_jax.types import PyTree
+from specdec_jax.types import Array, PyTree
 
 DATA = "data"
 MODEL = "model"
@@ -28,6 +39,21 @@ RULES: Mapping[str, str | None] = {
   "head_dim": None,
   "slots": None,
 }
+# The axes of a cache array, `[B, M, S, H]`: of one that is split as attention
+# is, and of one that every device of the `model` axis has.
+SPLIT_CACHE = ("batch", "kv_heads", "slots", "head_dim")
+WHOLE_CACHE = ("batch", None, "slots", "head_dim")
+
+# Vocabularies that are split are rounded up to a multiple of this for each
+# device: a tile of a TPU, and the block in which tokens are drawn.
+VOCAB_TILE = 128
+_MANY_TILES = 16  # of fewer the padding would be a large part
+
+# How the weights of a model may lie on the `model` axis.
+LAYOUTS = ("model", "replicated", "auto")
+# Of a TPU: bytes per second from memory, and seconds that a sum over n devices
+# waits for each of them. https://jax-ml.github.io/scaling-book
+_BANDWIDTH, _HOP = 1e12, 1e-6
 
 
 def make_mesh(
@@ -56,47 +82,123 @@ def make_mesh(
     )
   if devices is None and len(found) == count:
     # Lets JAX order the chips after the interconnect.
-    return jax.make_mesh((data, model), (DATA, MODEL), (AxisType.Auto,) * 2)
+    auto = (AxisType.Auto,) * 2
+    ordered = jax.make_mesh((data, model), (DATA, MODEL), auto).devices
+  else:
+    ordered = np.array(found[:count])
+  axes = _axes(data, model)
   return Mesh(
-    np.array(found[:count]).reshape(data, model),
-    (DATA, MODEL),
-    axis_types=(AxisType.Auto,) * 2,
+    ordered.reshape(tuple(axes.values())),
+    tuple(axes),
+    axis_types=(AxisType.Auto,) * len(axes),
   )
+
+
+def abstract_mesh(data: int, model: int) -> AbstractMesh:
+  """Stands for a mesh: one without devices can tell what lies where."""
+  axes = _axes(data, model)
+  return AbstractMesh(
+    tuple(axes.values()), tuple(axes), axis_types=(AxisType.Auto,) * len(axes)
+  )
+
+
+def _axes(data: int, model: int) -> dict[str, int]:
+  """The axes that JAX sees, and their sizes."""
+  axes = {DATA: data}
+  factor = 2
+  while model > 1:
+    while model % factor == 0:
+      axes[f"{MODEL}{len(axes) - 1}"] = factor
+      model //= factor
+    factor += 1
+  return axes
+
+
+def sizes(mesh: Mesh | AbstractMesh) -> dict[str, int]:
+  """How many ways each of the two axes splits."""
+  ways = mesh.shape[DATA]
+  return {DATA: ways, MODEL: mesh.size // ways}
+
+
+def vocab_rows(size: int, mesh: Mesh | AbstractMesh) -> int:
+  """V for a tokenizer of `size` tokens: what the mesh can split.
+
+  The tokens that are added have no probability.
+  """
+  step = sizes(mesh)[MODEL]
+  if step > 1 and size >= _MANY_TILES * VOCAB_TILE * step:
+    step *= VOCAB_TILE
+  return -(-size // step) * step
+
+
+def check_layout(layout: str) -> None:
+  """Raises ValueError for what is none of `LAYOUTS`."""
+  if layout not in LAYOUTS:
+    raise ValueError(
+      f"layout: expected one of {', '.join(LAYOUTS)}, got {layout!r}"
+    )
+
+
+def is_split(
+  layout: str, weight_bytes: int, layers: int, mesh: Mesh | AbstractMesh
+) -> bool:
+  """Whether a model's weights are split over the `model` axis.
+
+  Args:
+    layout: one of `LAYOUTS`: split, whole on each device, or what takes a TPU
+      less time for a pass. That reads the weights, or a part of them but sums
+      over the devices twice a layer.
+    weight_bytes: of all weights.
+    layers: L.
+    mesh: the mesh.
+  """
+  if layout != "auto":
+    return layout == "model"
+  ways = sizes(mesh)[MODEL]
+  read = weight_bytes / _BANDWIDTH
+  return read / ways + 2 * layers * ways * _HOP < read
 
 
 def param_spec(
   axes: Sequence[str | None],
-  sizes: Sequence[int],
-  mesh: Mesh,
+  units: Sequence[int],
+  mesh: Mesh | AbstractMesh,
 ) -> PartitionSpec:
   """The spec of an array whose dimensions have these logical axes.
 
   Args:
     axes: one logical axis for each dimension.
-    sizes: how many units the axis may be cut into, for each dimension: the
+    units: how many units the axis may be cut into, for each dimension: the
       dimension itself, or the number of heads where cutting a head in two
-      would be wrong. An axis that does not divide is replicated.
+      would be wrong. What does not divide over all devices is divided over as
+      many as it can be, and the others have copies.
     mesh: the mesh.
 
   Raises:
     ValueError: an axis has no rule.
   """
-  spec: list[str | None] = []
-  for axis, size in zip(axes, sizes, strict=True):
+  spec: list[tuple[str, ...] | None] = []
+  for axis, count in zip(axes, units, strict=True):
     if axis is not None and axis not in RULES:
       raise ValueError(f"no sharding rule for axis {axis!r}: {sorted(RULES)}")
-    name = None if axis is None else RULES[axis]
-    spec.append(name if name and size % mesh.shape[name] == 0 else None)
+    rule = None if axis is None else RULES[axis]
+    spec.append(None if rule is None else _cut(count, rule, mesh))
   return PartitionSpec(*spec)
 
 
-def cache_spec(batch: int, kv_heads: int, mesh: Mesh) -> PartitionSpec:
-  """The spec of a cache array `[B, M, S, H]`."""
-  axes = ("batch", "kv_heads", "slots", "head_dim")
-  return param_spec(axes, (batch, kv_heads, 1, 1), mesh)
+def _cut(
+  count: int, rule: str, mesh: Mesh | AbstractMesh
+) -> tuple[str, ...] | None:
+  """The axes of JAX that a dimension of `count` units is cut over."""
+  over = []
+  for name, ways in mesh.shape.items():
+    if name.startswith(rule) and ways > 1 and count % ways == 0:
+      count //= ways
+      over.append(name)
+  return tuple(over) or None
 
 
-def batch_spec(batch: int, mesh: Mesh) -> PartitionSpec:
+def batch_spec(batch: int, mesh: Mesh | AbstractMesh) -> PartitionSpec:
   """The spec of an array that leads with B; the other axes are replicated."""
   return param_spec(("batch",), (batch,), mesh)
 
@@ -114,19 +216,37 @@ def replicate(array: jax.typing.ArrayLike, mesh: Mesh) -> jax.Array:
   return jax.device_put(array, NamedSharding(mesh, PartitionSpec()))
 
 
-def of_state(mesh: Mesh, shapes: PyTree) -> PyTree:
+def gather(array: Array) -> Array:
+  """Has each device hold the last axis of an array, in a program.
+
+  For what is small: nothing that is made of it needs a transfer then, while
+  each of its steps would need several. Does nothing without a mesh.
+  """
+  if jax.sharding.get_abstract_mesh().empty:
+    return array
+  free = (PartitionSpec.UNCONSTRAINED,) * (array.ndim - 1)
+  return lax.with_sharding_constraint(array, PartitionSpec(*free, None))
+
+
+def of_rows(
+  mesh: Mesh, shapes: PyTree, cache_axes: Sequence[str | None] = SPLIT_CACHE
+) -> PyTree:
   """Where each leaf of a decode state lies, given its shape.
 
-  All of them lead with B. Those of four axes are caches, `[B, M, S, H]`.
+  All of them lead with B. Those of four axes are caches.
+
+  Args:
+    mesh: the mesh.
+    shapes: the leaves.
+    cache_axes: of a cache: `SPLIT_CACHE` or `WHOLE_CACHE`.
   """
 
   def place(leaf: jax.ShapeDtypeStruct) -> NamedSharding:
     batch, *rest = leaf.shape
-    spec = (
-      cache_spec(batch, rest[0], mesh)
-      if len(rest) == 3
-      else batch_spec(batch, mesh)
-    )
+    if len(rest) == 3 and cache_axes:
+      spec = param_spec(cache_axes, (batch, rest[0], 1, 1), mesh)
+    else:
+      spec = batch_spec(batch, mesh)
     return NamedSharding(mesh, spec)
 
   return jax.tree.map(place, shapes)

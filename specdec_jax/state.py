@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
+from specdec_jax import sharding
 from specdec_jax.sampling import History, Law
 from specdec_jax.stats import Counts
 from specdec_jax.stopping import Finish
@@ -166,6 +167,17 @@ def init_state(engine: Engine, log_probs: bool, rows: Batch) -> DecodeState:
     log_probs_BS=jnp.zeros((batch, slots)) if log_probs else None,
     counts=Counts.zero(batch, engine.drafter.num_draft_tokens),
   )
+
+
+def shardings(
+  engine: Engine, mesh: jax.sharding.Mesh, shapes: DecodeState
+) -> DecodeState:
+  """Where each leaf of a state lies, given its shape."""
+  target = sharding.of_rows(mesh, shapes.target, engine.target.cache_axes)
+  draft = sharding.of_rows(mesh, shapes.draft, engine.drafter.cache_axes)
+  rest = dataclasses.replace(shapes, target=(), draft=())
+  rows = sharding.of_rows(mesh, rest)
+  return dataclasses.replace(rows, target=target, draft=draft)
 
 
 class Prefix(NamedTuple):

@@ -252,6 +252,7 @@ class TableNetwork:
   vocab_size: int
   max_length: int = 4096
   min_rows: int = 1
+  cache_axes: tuple[str | None, ...] = ()
 
   def init_cache(self, batch: int, slots: int) -> PyTree:
     return jnp.zeros((batch, slots), jnp.int32)

@@ -38,14 +38,20 @@ class Network(Protocol, Hashable):
   Hashable and static; the weights are an argument of every method.
 
   Attributes:
-    vocab_size: V, the number of tokens of the tokenizer.
+    vocab_size: V, the number of tokens of the tokenizer, or more where a mesh
+      splits it; those have probability 0.
     max_length: the longest sequence the model was made for.
     min_rows: the fewest token rows that a pass may feed without falling off
       the platform's fast path.
+    cache_axes: the logical axes of its cache's arrays of four dimensions, see
+      `sharding`.
   """
 
   @property
   def vocab_size(self) -> int: ...
+
+  @property
+  def cache_axes(self) -> tuple[str | None, ...]: ...
 
   @property
   def max_length(self) -> int: ...
@@ -162,6 +168,7 @@ class Drafter(Protocol, Hashable):
     num_draft_tokens: K, how many tokens it proposes at most.
     taps: the target's layers it wants to see; () for none.
     max_length: the longest sequence it can draft for; None for any.
+    cache_axes: as a network's, of what it keeps; () if it keeps no cache.
   """
 
   @property
@@ -172,6 +179,9 @@ class Drafter(Protocol, Hashable):
 
   @property
   def max_length(self) -> int | None: ...
+
+  @property
+  def cache_axes(self) -> tuple[str | None, ...]: ...
 
   def bind(self, target: Any) -> "Drafter":
     """The drafter for this `LanguageModel`.

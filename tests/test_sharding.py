@@ -17,8 +17,9 @@ from tests import tiny
 @pytest.mark.parametrize("shape", [(1, 1), (2, 1), (1, 2), (2, 2), (1, 4)])
 def test_meshes_have_auto_axes(shape):
   mesh = sharding.make_mesh(*shape)
-  assert mesh.axis_names == ("data", "model")
-  assert mesh.devices.shape == shape
+  assert sharding.sizes(mesh) == dict(
+    zip(("data", "model"), shape, strict=True)
+  )
   assert set(mesh.axis_types) == {AxisType.Auto}
 
 
@@ -37,16 +38,38 @@ def test_meshes_that_cannot_be_are_refused(shape):
 def test_what_does_not_divide_is_replicated():
   mesh = sharding.make_mesh(2, 2)
   spec = sharding.param_spec(("vocab", "embed"), (32, 16), mesh)
-  assert spec == PartitionSpec("model", None)
+  assert spec == PartitionSpec(("model0",), None)
   spec = sharding.param_spec(("vocab", "embed"), (33, 16), mesh)
   assert spec == PartitionSpec(None, None)
-  assert sharding.cache_spec(4, 2, mesh) == PartitionSpec(
-    "data", "model", None, None
+  assert _cache_spec(mesh, 4, 2) == PartitionSpec(
+    ("data",), ("model0",), None, None
   )
-  assert sharding.cache_spec(3, 1, mesh) == PartitionSpec(
-    None, None, None, None
-  )
-  assert sharding.batch_spec(4, mesh) == PartitionSpec("data")
+  assert _cache_spec(mesh, 3, 1) == PartitionSpec(None, None, None, None)
+  assert sharding.batch_spec(4, mesh) == PartitionSpec(("data",))
+
+
+def _cache_spec(mesh, batch, kv_heads):
+  shape = jax.ShapeDtypeStruct((batch, kv_heads, 16, 8), jnp.float32)
+  return sharding.of_rows(mesh, shape).spec
+
+
+def test_what_divides_over_some_devices_is_divided_over_those():
+  mesh = sharding.abstract_mesh(1, 16)
+  # 8 key-value heads on 16 devices: each lies on two of them.
+  assert _shard(mesh, "kv_heads", 8) == 1
+  assert _shard(mesh, "heads", 64) == 4
+  # 14 heads on 16 devices, 2 key-value heads: over two of the ways.
+  assert _shard(mesh, "heads", 14) == 7
+  assert _shard(mesh, "kv_heads", 2) == 1
+  # No prime in common.
+  assert _shard(mesh, "kv_heads", 3) == 3
+  assert _shard(sharding.abstract_mesh(1, 6), "kv_heads", 3) == 1
+
+
+def _shard(mesh, axis, units):
+  """Units of a dimension that each device has."""
+  where = NamedSharding(mesh, sharding.param_spec((axis,), (units,), mesh))
+  return where.shard_shape((units,))[0]
 
 
 def test_an_axis_without_a_rule_is_refused():
@@ -68,11 +91,8 @@ def _place(mesh, network, batch, slots):
     path: jax.device_put(value, NamedSharding(mesh, infos[path].spec(mesh)))
     for path, value in random_params(network, 0).items()
   }
-  spec = sharding.cache_spec(batch, network.config.num_kv_heads, mesh)
-  cache = jax.device_put(
-    network.init_cache(batch, slots), NamedSharding(mesh, spec)
-  )
-  return params, cache
+  cache = network.init_cache(batch, slots)
+  return params, jax.device_put(cache, sharding.of_rows(mesh, cache))
 
 
 @pytest.mark.parametrize("shape", [(2, 1), (1, 2), (2, 2), (1, 4)])

@@ -63,7 +63,7 @@ def notes(plan: Plan, names: Names) -> Iterator[str]:
     )
   if plan.passes:
     yield (
-      "passes are compiled with 2 and with 4 layers and extrapolated to all of "
+      "passes are compiled with 4 and with 6 layers and extrapolated to all of "
       "them; the generation is compiled whole, for its memory"
     )
     yield (

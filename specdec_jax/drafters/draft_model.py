@@ -64,6 +64,10 @@ class DraftModel:
   def max_length(self) -> int:
     return self.model.network.max_length
 
+  @property
+  def cache_axes(self) -> tuple[str | None, ...]:
+    return self.model.network.cache_axes
+
   def bind(self, target: LanguageModel) -> "DraftModel":
     if self.model.mesh != target.mesh:
       raise ValueError(

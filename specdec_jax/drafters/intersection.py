@@ -97,6 +97,10 @@ class TranslatedNetwork:
   def min_rows(self) -> int:
     return self.network.min_rows
 
+  @property
+  def cache_axes(self) -> tuple[str | None, ...]:
+    return self.network.cache_axes
+
   def init_cache(self, batch: int, slots: int) -> PyTree:
     ends_BS = jnp.zeros((batch, slots), jnp.int32)
     return self.network.init_cache(batch, _ROOM * slots), ends_BS

@@ -11,6 +11,7 @@ class Modelless:
 
   taps = ()
   max_length = None
+  cache_axes = ()
 
   def bind(self, target: LanguageModel) -> Self:
     del target

@@ -1,5 +1,6 @@
 """From wherever a model is stored onto a mesh."""
 
+import dataclasses
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -17,7 +18,6 @@ from specdec_jax.models import config as config_lib
 from specdec_jax.models.fields import short
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import (
-  ParamInfo,
   Params,
   TransformerNetwork,
 )
@@ -37,6 +37,7 @@ def load(
   *,
   dtype: str = "bfloat16",
   mesh: jax.sharding.Mesh | None = None,
+  layout: str = "model",
   progress: bool = True,
 ) -> LanguageModel:
   """Loads a model, its tokenizer and its weights.
@@ -51,6 +52,9 @@ def load(
     dtype: "bfloat16" or "float32", of weights and activations.
     mesh: where the model lives, see `sharding.make_mesh`; the first device if
       None.
+    layout: what its `model` axis does to the weights: "model" splits them,
+      "replicated" gives all of them to each device, as may suit a small draft,
+      and "auto" does what takes a pass on a TPU less time.
     progress: whether to show a progress bar, if stderr is a terminal.
 
   Raises:
@@ -59,8 +63,8 @@ def load(
       tensors.
   """
   mesh = sharding.make_mesh() if mesh is None else mesh
-  # Refuses a wrong dtype before anything is downloaded.
-  make_network = _network_maker(dtype, mesh)
+  # Refuses a wrong value before anything is downloaded.
+  make_network = _network_maker(dtype, mesh, layout)
   stored = open_source(source)
   config = config_lib.from_hf(stored.fields)
   check(stored.weights, make_network(config), config)
@@ -72,7 +76,9 @@ def load(
       f"the tokenizer of {source} has ids up to {vocab - 1}, but the model "
       f"knows {config.vocab_size} tokens: they do not belong together"
     )
-  network = make_network(config.with_vocab(vocab, mesh.shape[sharding.MODEL]))
+  network = make_network(
+    config.with_vocab(vocab, sharding.vocab_rows(vocab, mesh))
+  )
   generation = stored.generation
   return LanguageModel(
     network=network,
@@ -113,11 +119,21 @@ def open_source(source: str | Path) -> Source:
 
 
 def _network_maker(
-  dtype: str, mesh: jax.sharding.Mesh
+  dtype: str, mesh: jax.sharding.Mesh, layout: str
 ) -> Callable[[config_lib.ModelConfig], TransformerNetwork]:
   TransformerNetwork.check_dtype(dtype)
+  sharding.check_layout(layout)
   platform = mesh.devices.flat[0].platform
-  return lambda config: TransformerNetwork(config, dtype, platform)
+
+  def make(config: config_lib.ModelConfig) -> TransformerNetwork:
+    network = TransformerNetwork(config, dtype, platform)
+    infos = network.param_infos().values()
+    split = sharding.is_split(
+      layout, sum(info.bytes for info in infos), config.num_layers, mesh
+    )
+    return dataclasses.replace(network, split=split)
+
+  return make
 
 
 def check(
@@ -183,26 +199,22 @@ def _read(
   progress: bool,
 ) -> Params:
   """Reads all weights onto the mesh."""
-
-  def size(item: tuple[str, ParamInfo]) -> int:
-    info = item[1]
-    return int(np.prod(info.shape)) * np.dtype(info.dtype).itemsize
-
   # Largest first: what a tensor takes while it is copied comes on top of what
   # is there already.
-  items = sorted(network.param_infos().items(), key=size, reverse=True)
+  items = sorted(
+    network.param_infos().items(), key=lambda item: item[1].bytes, reverse=True
+  )
   places = network.config.family.stored(_shapes(network), files.tensors)
   params = {}
   with tqdm.tqdm(
-    total=sum(map(size, items)),
+    total=sum(info.bytes for _, info in items),
     desc=f"Loading {name}",
     unit="B",
     unit_scale=True,
     disable=not (progress and sys.stderr.isatty()),
     file=sys.stderr,
   ) as bar:
-    for item in items:
-      path, info = item
+    for path, info in items:
 
       def part(index, place=places[path], info=info):
         bounds = tuple(
@@ -215,7 +227,7 @@ def _read(
       where = jax.sharding.NamedSharding(mesh, info.spec(mesh))
       params[path] = jax.make_array_from_callback(info.shape, where, part)
       params[path].block_until_ready()
-      bar.update(size(item))
+      bar.update(info.bytes)
   return params
 
 

@@ -1,7 +1,11 @@
-"""Causal attention of a few query tokens over a cache."""
+"""Causal attention of a few query tokens over a cache and over each other."""
 
-import jax
+import functools
+from collections.abc import Sequence
+from typing import NamedTuple
+
 import jax.numpy as jnp
+from jax import lax
 
 from specdec_jax.types import LOG_ZERO, Array
 
@@ -11,10 +15,23 @@ def soft_cap(x: Array, cap: float | None) -> Array:
   return x if cap is None else cap * jnp.tanh(x / cap)
 
 
+class Span(NamedTuple):
+  """Keys and values, and the tokens that they are of.
+
+  Attributes:
+    key_BMSH: keys, rotated.
+    value_BMSH: values.
+    position_BS: position of each token; one past any query hides it.
+  """
+
+  key_BMSH: Array
+  value_BMSH: Array
+  position_BS: Array
+
+
 def attend(
   query_BTNH: Array,
-  key_BMSH: Array,
-  value_BMSH: Array,
+  spans: Sequence[Span],
   position_BT: Array,
   *,
   scale: float,
@@ -22,19 +39,18 @@ def attend(
   window: int,
   upcast: bool,
 ) -> Array:
-  """Attends from each token to the newest slots up to its own position.
+  """Attends from each token to the newest ones up to itself.
 
   Query heads of one key-value head are folded into its rows: keys and values
   are not repeated, and the products are plain batched ones.
 
   Args:
     query_BTNH: queries, rotated.
-    key_BMSH: keys, the T new ones included.
-    value_BMSH: values, likewise.
+    spans: what is attended to, the queries' own tokens among it.
     position_BT: position of each query.
     scale: what the products of queries and keys are multiplied by.
     cap: bound of the scores, see `soft_cap`.
-    window: how many slots a query sees, its own included; 0 for all.
+    window: how many tokens a query sees, its own included; 0 for all.
     upcast: multiply in float32. XLA on CPU has no bfloat16 product over a
       batch, and its float32 one is faster than what replaces it.
 
@@ -42,38 +58,54 @@ def attend(
     Mixed values `[B, T, N * H]` in the type of the queries.
   """
   batch, tokens, heads, width = query_BTNH.shape
-  kv_heads, slots = key_BMSH.shape[1:3]
+  kv_heads = spans[0].key_BMSH.shape[1]
   group = heads // kv_heads
   dtype = query_BTNH.dtype
   if upcast:
-    key_BMSH = key_BMSH.astype(jnp.float32)
-    value_BMSH = value_BMSH.astype(jnp.float32)
+    query_BTNH, spans = _wide(query_BTNH), [Span(*map(_wide, s)) for s in spans]
   query = query_BTNH.reshape(batch, tokens, kv_heads, group, width)
-  query_BMQH = (
-    query.transpose(0, 2, 3, 1, 4)
-    .reshape(batch, kv_heads, group * tokens, width)
-    .astype(key_BMSH.dtype)
+  query_BMQH = query.transpose(0, 2, 3, 1, 4).reshape(
+    batch, kv_heads, group * tokens, width
   )
-  score_BMQS = jnp.einsum(
-    "BMQH,BMSH->BMQS",
-    query_BMQH,
-    key_BMSH,
-    preferred_element_type=jnp.float32,
+
+  def score(span: Span) -> Array:
+    score_BMQS = jnp.einsum(
+      "BMQH,BMSH->BMQS",
+      query_BMQH,
+      span.key_BMSH,
+      preferred_element_type=jnp.float32,
+    )
+    score_BMQS = soft_cap(score_BMQS * scale, cap)
+    age_BTS = position_BT[..., None] - span.position_BS[:, None]
+    seen_BTS = age_BTS >= 0
+    if window:
+      seen_BTS &= age_BTS < window
+    score = score_BMQS.reshape(batch, kv_heads, group, tokens, -1)
+    score = jnp.where(seen_BTS[:, None, None], score, LOG_ZERO)
+    return score.reshape(score_BMQS.shape)
+
+  scores = [score(span) for span in spans]
+  highest_BMQ1 = functools.reduce(
+    jnp.maximum, [score.max(axis=-1, keepdims=True) for score in scores]
   )
-  score_BMQS = soft_cap(score_BMQS * scale, cap)
-  age_BTS = position_BT[..., None] - jnp.arange(slots)[None, None]
-  seen_BTS = age_BTS >= 0
-  if window:
-    seen_BTS &= age_BTS < window
-  score = score_BMQS.reshape(batch, kv_heads, group, tokens, slots)
-  score = jnp.where(seen_BTS[:, None, None], score, LOG_ZERO)
-  weight_BMQS = jax.nn.softmax(score, axis=-1).reshape(score_BMQS.shape)
-  mixed_BMQH = jnp.einsum(
-    "BMQS,BMSH->BMQH",
-    weight_BMQS.astype(value_BMSH.dtype),
-    value_BMSH,
-    preferred_element_type=jnp.float32,
-  )
-  mixed = mixed_BMQH.reshape(batch, kv_heads, group, tokens, width)
+  weights = [
+    jnp.exp(score - lax.stop_gradient(highest_BMQ1)) for score in scores
+  ]
+  total_BMQ1 = jnp.zeros_like(highest_BMQ1)
+  mixed_BMQH = jnp.zeros(query_BMQH.shape, jnp.float32)
+  for weight_BMQS, span in zip(weights, spans, strict=True):
+    total_BMQ1 += weight_BMQS.sum(axis=-1, keepdims=True)
+    mixed_BMQH += jnp.einsum(
+      "BMQS,BMSH->BMQH",
+      weight_BMQS.astype(span.value_BMSH.dtype),
+      span.value_BMSH,
+      preferred_element_type=jnp.float32,
+    )
+  mixed = mixed_BMQH / total_BMQ1
+  mixed = mixed.reshape(batch, kv_heads, group, tokens, width)
   mixed = mixed.transpose(0, 3, 1, 2, 4).reshape(batch, tokens, heads * width)
   return mixed.astype(dtype)
+
+
+def _wide(x: Array) -> Array:
+  return x.astype(jnp.float32) if x.dtype == jnp.bfloat16 else x

@@ -57,8 +57,6 @@ class ModelConfig:
     logit_cap: likewise for logits.
     gated_mlp: whether the mlp has a gate.
     activation: "silu", "gelu", "gelu_tanh" or "relu".
-    stored_rows: rows of embedding and head as stored, at least V. More than V
-      where V does not divide over the mesh; logits are cut back to V.
     known_rows: rows that the checkpoint really had, at most V. Tokens at and
       past it have no logits: a finite, very negative number instead.
   """
@@ -93,12 +91,10 @@ class ModelConfig:
   logit_cap: float | None = None
   gated_mlp: bool = True
   activation: str = "silu"
-  stored_rows: int = 0
   known_rows: int = 0
 
   def __post_init__(self) -> None:
     for name, value in (
-      ("stored_rows", self.vocab_size),
       ("known_rows", self.vocab_size),
       ("query_scalar", self.head_dim),
     ):
@@ -118,19 +114,18 @@ class ModelConfig:
     """How many tokens a layer sees; 0 for all."""
     return 0 if layer in self.full_layers else self.window
 
-  def with_vocab(self, size: int, multiple: int = 1) -> "ModelConfig":
+  def with_vocab(self, size: int, rows: int | None = None) -> "ModelConfig":
     """This model for a tokenizer of `size` tokens.
 
     Args:
-      size: V. Rows that the checkpoint has beyond it are cut; rows that it
-        lacks are padded.
-      multiple: stored rows are rounded up to a multiple of this.
+      size: of the tokenizer. Rows that the checkpoint has beyond it are cut;
+        rows that it lacks are padded.
+      rows: V, `size` or more; that if None.
     """
     return dataclasses.replace(
       self,
-      vocab_size=size,
-      stored_rows=-(-size // multiple) * multiple,
-      known_rows=min(self.vocab_size, size),
+      vocab_size=size if rows is None else rows,
+      known_rows=min(self.known_rows, size),
     )
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 from flax import nnx
+from jax import lax
 
 from specdec_jax.models import attention, kv_cache, rope
 from specdec_jax.models.config import ModelConfig
@@ -84,7 +85,7 @@ class Norm(nnx.Module):
     if self.bias is not None:
       wide -= jnp.mean(wide, axis=-1, keepdims=True)
     mean = jnp.mean(jnp.square(wide), axis=-1, keepdims=True)
-    wide *= jax.lax.rsqrt(mean + self.eps)
+    wide *= lax.rsqrt(mean + self.eps)
     wide *= _along_last(self.scale, x.ndim) + self.offset
     if self.bias is not None:
       wide += _along_last(self.bias, x.ndim)
@@ -134,9 +135,10 @@ class Attention(nnx.Module):
     x_BTD: Array,
     position_BT: Array,
     angles: rope.Angles | None,
-    cache: kv_cache.LayerCache | None,
+    past: attention.Span | None,
     upcast: bool,
   ) -> tuple[Array, kv_cache.LayerCache]:
+    """The mixed values, and keys and values of these tokens `[B, M, T, H]`."""
     split = (*x_BTD.shape[:2], -1, self.head_dim)
     query_BTNH = self.query(x_BTD).reshape(split)
     key_BTMH = self.key(x_BTD).reshape(split)
@@ -152,20 +154,18 @@ class Attention(nnx.Module):
     sound_BTM1 = jnp.isfinite(value_BTMH).all(axis=-1, keepdims=True)
     key_BTMH = jnp.where(sound_BTM1, key_BTMH, jnp.nan)
     value_BTMH = jnp.where(sound_BTM1, value_BTMH, 0)
-    key_BMSH, value_BMSH = kv_cache.extend(
-      cache, key_BTMH, value_BTMH, position_BT
-    )
+    new = key_BTMH.swapaxes(1, 2), value_BTMH.swapaxes(1, 2)
+    present = attention.Span(*new, position_BT)
     mixed_BTD = attention.attend(
       query_BTNH,
-      key_BMSH,
-      value_BMSH,
+      [present] if past is None else [past, present],
       position_BT,
       scale=self.scale,
       cap=self.cap,
       window=self.window,
       upcast=upcast,
     )
-    return self.out(mixed_BTD), (key_BMSH, value_BMSH)
+    return self.out(mixed_BTD), new
 
 
 class MLP(nnx.Module):
@@ -208,14 +208,14 @@ class Layer(nnx.Module):
     x_BTD: Array,
     position_BT: Array,
     angles: rope.Angles | None,
-    cache: kv_cache.LayerCache | None,
+    past: attention.Span | None,
     upcast: bool,
   ) -> tuple[Array, kv_cache.LayerCache]:
-    mixed_BTD, cache = self.attention(
-      self.attention_norm(x_BTD), position_BT, angles, cache, upcast
+    mixed_BTD, new = self.attention(
+      self.attention_norm(x_BTD), position_BT, angles, past, upcast
     )
     x_BTD = x_BTD + self.after_attention(mixed_BTD)
-    return x_BTD + self.after_mlp(self.mlp(self.mlp_norm(x_BTD))), cache
+    return x_BTD + self.after_mlp(self.mlp(self.mlp_norm(x_BTD))), new
 
 
 class Table(nnx.Module):
@@ -238,7 +238,7 @@ class Decoder(nnx.Module):
     def tokens(rows: int) -> Table:
       return Table("vocab", rows, config, dtype)
 
-    self.embed = tokens(config.stored_rows)
+    self.embed = tokens(config.vocab_size)
     self.positions = (
       Table("slots", config.max_length, config, dtype)
       if config.rope_theta is None
@@ -251,7 +251,7 @@ class Decoder(nnx.Module):
     self.head = (
       None
       if config.tied
-      else tokens(config.draft_vocab_size or config.stored_rows)
+      else tokens(config.draft_vocab_size or config.vocab_size)
     )
     # The token of each row of the head, in rising order. Copies lie on all
     # devices, and so does the head where its rows do not divide over them.
@@ -268,7 +268,7 @@ class Decoder(nnx.Module):
     cache: kv_cache.Cache | None,
     taps: Ints,
     upcast: bool,
-  ) -> tuple[Array, Array, kv_cache.Cache]:
+  ) -> tuple[Array, Array, kv_cache.Cache | None]:
     """See `types.Network.forward`; `upcast` as in `attention.attend`."""
     position_BT = start_B[:, None] + jnp.arange(tokens_BT.shape[1])[None]
     x_BTD = self.embed(tokens_BT)
@@ -278,20 +278,26 @@ class Decoder(nnx.Module):
     if self.positions is not None:
       x_BTD += self.positions(position_BT)
     angles = self._angles(position_BT)
-    caches: list[kv_cache.LayerCache] = []
+    slots = cache[0][0].shape[2] if cache else 0
+    valid_BS = kv_cache.valid(slots, start_B)
+    new: list[kv_cache.LayerCache] = []
     seen: dict[int, Array] = {}
     for i, layer in enumerate(self.layers):
       local = self.config.window_of(i) > 0
-      x_BTD, layer_cache = layer(
-        x_BTD, position_BT, angles[local], cache and cache[i], upcast
-      )
-      caches.append(layer_cache)
+      past = attention.Span(*cache[i], valid_BS) if cache else None
+      x_BTD, layer_new = layer(x_BTD, position_BT, angles[local], past, upcast)
+      new.append(layer_new)
       if i in taps:
         seen[i] = x_BTD
     tapped_BTF = jnp.concatenate(
       [seen[i] for i in taps] or [x_BTD[..., :0]], axis=-1
     )
-    return self.final_norm(x_BTD), tapped_BTF, tuple(caches)
+    if cache:
+      # Only when all layers have read: XLA for TPU would bring each layer's
+      # cache to the chip to read and write it there, and take all of it back.
+      x_BTD, new = lax.optimization_barrier((x_BTD, new))
+      cache = kv_cache.extend(cache, new, position_BT)
+    return self.final_norm(x_BTD), tapped_BTF, cache
 
   def _angles(self, position_BT: Array) -> tuple[rope.Angles | None, ...]:
     """Rotations in layers that see everything, and in those that do not."""
@@ -315,20 +321,19 @@ class Decoder(nnx.Module):
     `LOG_ZERO` to the others: probability 0, exactly.
     """
     table = self.embed if self.head is None else self.head
-    logits_BTN = _product(
+    logits_BTV = _product(
       table.weight.get_value(), hidden_BTD, preferred_element_type=jnp.float32
     )
-    logits_BTN = attention.soft_cap(logits_BTN, self.config.logit_cap)
+    logits_BTV = attention.soft_cap(logits_BTV, self.config.logit_cap)
     if self.draft_vocab_ids is not None:
       # On a CPU this is cheaper than to gather by an inverse index of V, and
       # its gradient is a gather of N.
-      shape = (*logits_BTN.shape[:-1], self.config.vocab_size)
+      shape = (*logits_BTV.shape[:-1], self.config.vocab_size)
       return (
         jnp.full(shape, LOG_ZERO)
         .at[..., self.draft_vocab_ids.get_value()]
-        .set(logits_BTN, unique_indices=True, indices_are_sorted=True)
+        .set(logits_BTV, unique_indices=True, indices_are_sorted=True)
       )
-    logits_BTV = logits_BTN[..., : self.config.vocab_size]
     if self.config.known_rows < self.config.vocab_size:
       token_11V = jnp.arange(self.config.vocab_size)[None, None]
       known_11V = token_11V < self.config.known_rows

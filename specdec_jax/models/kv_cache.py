@@ -5,12 +5,16 @@ are valid: a slot is when it is behind its row's length. Rejected drafts are
 thus rolled back by not counting them, and the next pass overwrites them.
 """
 
+from collections.abc import Sequence
+
 import jax.numpy as jnp
 
 from specdec_jax.types import Array
 
 LayerCache = tuple[Array, Array]
 Cache = tuple[LayerCache, ...]
+
+_NOWHERE = 2**30
 
 
 def init(
@@ -32,23 +36,28 @@ def init(
   )
 
 
+def valid(slots: int, start_B: Array) -> Array:
+  """The position of each slot, `[B, S]`; past any token where it is not valid.
+
+  Args:
+    slots: S.
+    start_B: what is behind it is valid.
+  """
+  slot_1S = jnp.arange(slots)[None]
+  return jnp.where(slot_1S < start_B[:, None], slot_1S, _NOWHERE)
+
+
 def extend(
-  cache: LayerCache | None,
-  key_BTMH: Array,
-  value_BTMH: Array,
-  position_BT: Array,
-) -> LayerCache:
-  """The cache with T more slots; None is one of no slots but these."""
-  if cache is None:
-    return key_BTMH.swapaxes(1, 2), value_BTMH.swapaxes(1, 2)
-  key_BMSH, value_BMSH = cache
-  return (
-    write(key_BMSH, key_BTMH, position_BT),
-    write(value_BMSH, value_BTMH, position_BT),
+  cache: Cache, new: Sequence[LayerCache], position_BT: Array
+) -> Cache:
+  """The cache with T more slots, of keys and values `[B, M, T, H]`."""
+  return tuple(
+    (write(key, new_key, position_BT), write(value, new_value, position_BT))
+    for (key, value), (new_key, new_value) in zip(cache, new, strict=True)
   )
 
 
-def write(cache_BMSH: Array, new_BTMH: Array, position_BT: Array) -> Array:
+def write(cache_BMSH: Array, new_BMTH: Array, position_BT: Array) -> Array:
   """Writes T slots of each row; positions at and past S are dropped.
 
   All three leading dimensions are indexed. Then a donated cache is updated in
@@ -58,7 +67,6 @@ def write(cache_BMSH: Array, new_BTMH: Array, position_BT: Array) -> Array:
   batch, heads = cache_BMSH.shape[:2]
   row = jnp.arange(batch)[:, None, None]
   head = jnp.arange(heads)[None, :, None]
-  new_BMTH = new_BTMH.swapaxes(1, 2).astype(cache_BMSH.dtype)
   return cache_BMSH.at[row, head, position_BT[:, None, :]].set(
-    new_BMTH, mode="drop", unique_indices=True
+    new_BMTH.astype(cache_BMSH.dtype), mode="drop", unique_indices=True
   )

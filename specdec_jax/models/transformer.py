@@ -31,15 +31,20 @@ class ParamInfo:
 
   Attributes:
     shape: its shape.
-    axes: the logical axis of each dimension.
+    axes: the logical axis of each dimension; None is not split.
     units: into how many pieces each dimension may be cut.
     dtype: the network's, or "int32" for token ids.
   """
 
   shape: tuple[int, ...]
-  axes: tuple[str, ...]
+  axes: tuple[str | None, ...]
   units: tuple[int, ...]
   dtype: str
+
+  @property
+  def bytes(self) -> int:
+    """What it takes, wherever it lies."""
+    return int(np.prod(self.shape)) * np.dtype(self.dtype).itemsize
 
   def spec(self, mesh: jax.sharding.Mesh) -> jax.sharding.PartitionSpec:
     """Where it lives on a mesh."""
@@ -55,11 +60,14 @@ class TransformerNetwork:
     dtype: of weights, activations and cache: "float32" or "bfloat16". Norms,
       RoPE, softmax and logits are float32 in both.
     platform: where it runs, "cpu" or "tpu"; the process's default if None.
+    split: whether its weights and caches are split over the mesh's `model`
+      axis, or each device has all of them.
   """
 
   config: ModelConfig
   dtype: str = "bfloat16"
   platform: str | None = None
+  split: bool = True
 
   def __post_init__(self) -> None:
     self.check_dtype(self.dtype)
@@ -92,7 +100,17 @@ class TransformerNetwork:
 
   def param_infos(self) -> dict[str, ParamInfo]:
     """The parameters that `forward` expects, by dotted path."""
-    return dict(_declare(self.config, self.dtype)[1])
+    infos = _declare(self.config, self.dtype)[1]
+    if self.split:
+      return dict(infos)
+    return {
+      path: dataclasses.replace(info, axes=(None,) * len(info.axes))
+      for path, info in infos.items()
+    }
+
+  @property
+  def cache_axes(self) -> tuple[str | None, ...]:
+    return sharding.SPLIT_CACHE if self.split else sharding.WHOLE_CACHE
 
   def init_cache(self, batch: int, slots: int) -> PyTree:
     """An empty cache, a tuple over layers of `[B, M, S, H]` pairs."""

@@ -11,6 +11,7 @@ import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
 from specdec_jax import buckets, sharding
+from specdec_jax import state as state_lib
 from specdec_jax.acceptance import BlockRule
 from specdec_jax.drafters import DraftModel
 from specdec_jax.loading import embedded, hf
@@ -50,12 +51,19 @@ def read_config(source: str) -> ModelConfig:
 
 
 def model(
-  config: ModelConfig, name: str, dtype: str, mesh: jax.sharding.Mesh
+  config: ModelConfig,
+  name: str,
+  dtype: str,
+  mesh: Any,
+  layout: str,
 ) -> LanguageModel:
   """A model whose weights are shapes that know where they would lie."""
-  size = mesh.shape[sharding.MODEL]
-  config = config.with_vocab(config.vocab_size, size)
+  size = config.vocab_size
+  config = config.with_vocab(size, sharding.vocab_rows(size, mesh))
   network = TransformerNetwork(config, dtype, "tpu")
+  weight_bytes = sum(info.bytes for info in network.param_infos().values())
+  split = sharding.is_split(layout, weight_bytes, config.num_layers, mesh)
+  network = dataclasses.replace(network, split=split)
   params: Params = {
     path: jax.ShapeDtypeStruct(
       info.shape,
@@ -92,32 +100,33 @@ class Pair:
     cls,
     target: ModelConfig,
     draft: ModelConfig,
-    mesh: jax.sharding.Mesh,
+    mesh: Any,
     *,
     batch_size: int,
     context_length: int,
     num_draft_tokens: int,
     dtype: str,
+    draft_layout: str,
   ) -> "Pair":
     """The arguments on a mesh, as a generation makes them.
 
     Raises:
       ValueError: the two do not go together, or a value is out of its range.
     """
-    ours = model(target, "target", dtype, mesh)
-    theirs = model(draft, "draft", dtype, mesh)
+    ours = model(target, "target", dtype, mesh, "model")
+    theirs = model(draft, "draft", dtype, mesh, draft_layout)
     drafter, draft_weights = (
       DraftModel(theirs, num_draft_tokens).bind(ours).split()
     )
     engine = Engine(ours.network, drafter, BlockRule())
     bucket = buckets.Bucket.of(
-      batch_size, context_length, engine, mesh.shape[sharding.DATA]
+      batch_size, context_length, engine, sharding.sizes(mesh)[sharding.DATA]
     )
-    packer = buckets.Packer(target.vocab_size, (), False, None)
+    packer = buckets.Packer(ours.network.vocab_size, (), False, None)
     shapes = jax.eval_shape(
       functools.partial(init_state, engine, False), packer.pack([], bucket)
     )
-    places = sharding.of_state(mesh, shapes)
+    places = state_lib.shardings(engine, mesh, shapes)
     return cls(
       target=ours,
       draft=theirs,
@@ -131,7 +140,7 @@ class Pair:
     )
 
 
-def everywhere(mesh: jax.sharding.Mesh, leaf: Any) -> Any:
+def everywhere(mesh: Any, leaf: Any) -> Any:
   """A value of the host as a shape, of which each device has a copy."""
   if isinstance(leaf, jax.ShapeDtypeStruct):
     return leaf

@@ -2,11 +2,8 @@
 
 import dataclasses
 from collections.abc import Mapping
-from typing import Any
 
-from jax.sharding import AbstractMesh, AxisType
-
-from specdec_jax import buckets, sharding
+from specdec_jax import buckets
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.plan import abstract
 from specdec_jax.plan.abstract import Pair
@@ -98,15 +95,6 @@ def memory_of(
     topology.usable_bytes - reserved,
     reserved,
     program is not None or needed is not None,
-  )
-
-
-def abstract_mesh(data: int, model: int) -> Any:
-  """Stands for a mesh: one without devices can tell what lies where."""
-  return AbstractMesh(
-    (data, model),
-    (sharding.DATA, sharding.MODEL),
-    axis_types=(AxisType.Auto,) * 2,
   )
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from specdec_jax import decode
+from specdec_jax import decode, sharding
 from specdec_jax.models.config import ModelConfig
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import TransformerNetwork
@@ -22,8 +22,9 @@ from specdec_jax.plan.roofline import Cost
 from specdec_jax.types import Array, PyTree
 
 # A pass of all layers takes minutes to compile, and its layers are alike: those
-# between the first and the last cost what two more make of it.
-_FEW, _MORE = 2, 4
+# between the first and the last cost what two more make of it. Of fewer layers
+# caches may stay on the chip.
+_FEW, _MORE = 4, 6
 
 
 @dataclasses.dataclass(frozen=True)
@@ -84,7 +85,7 @@ def compile_generation(pair: Pair) -> Program:
     + memory.output_size_in_bytes
     - memory.alias_size_in_bytes,
     code=memory.generated_code_size_in_bytes,
-    collectives=module.collectives(mesh.shape),
+    collectives=module.collectives(sharding.sizes(mesh)),
     seconds=time.perf_counter() - begin,
   )
 
@@ -159,7 +160,7 @@ def _measure(
   return Cost(
     float(module.traffic()),
     float(analysis.get("flops", 0.0)),
-    module.collectives(mesh.shape),
+    module.collectives(sharding.sizes(mesh)),
   )
 
 
@@ -180,7 +181,8 @@ def _compile(
 ) -> jax.stages.Compiled:
   jitted = jax.jit(function, donate_argnums=1, out_shardings=where)
   try:
-    return jitted.lower(*arguments).compile()
+    with jax.set_mesh(jax.tree.leaves(arguments)[0].sharding.mesh):
+      return jitted.lower(*arguments).compile()
   except jax.errors.JaxRuntimeError as error:
     if "RESOURCE_EXHAUSTED" in str(error):
       raise DoesNotFit(str(error)) from error

@@ -7,7 +7,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
-from jax.sharding import Mesh
+from jax.sharding import AbstractMesh, Mesh
 
 from specdec_jax import sharding
 from specdec_jax.models.config import ModelConfig
@@ -37,6 +37,7 @@ class Request:
     context_length: tokens of prompt and text together.
     num_draft_tokens: K.
     dtype: of weights, activations and caches.
+    draft_layout: where the draft's weights lie, see `load`.
   """
 
   target: ModelConfig
@@ -47,8 +48,9 @@ class Request:
   context_length: int = 4000
   num_draft_tokens: int = 4
   dtype: str = "bfloat16"
+  draft_layout: str = "auto"
 
-  def pair(self, mesh: Mesh) -> Pair:
+  def pair(self, mesh: Mesh | AbstractMesh) -> Pair:
     """The arguments of the generation on this mesh."""
     # The vocabulary is the tokenizer's, which is not here. Rows beyond the
     # smaller one are padding, or tokens that the other model cannot know.
@@ -61,6 +63,7 @@ class Request:
       context_length=self.context_length,
       num_draft_tokens=self.num_draft_tokens,
       dtype=self.dtype,
+      draft_layout=self.draft_layout,
     )
 
   def sizes(self, topology: Topology) -> tuple[int, int]:
@@ -159,7 +162,7 @@ def _fits(request: Request, topology: Topology, temporaries: int = 0) -> bool:
   """Whether weights and caches fit, by arithmetic."""
   if request.mesh and request.mesh[0] * request.mesh[1] != topology.num_devices:
     return False
-  pair = request.pair(fit.abstract_mesh(*request.sizes(topology)))
+  pair = request.pair(sharding.abstract_mesh(*request.sizes(topology)))
   memory = fit.memory_of(pair, topology)
   return memory.total + temporaries <= memory.capacity
 

@@ -2,9 +2,8 @@
 
 import jax.numpy as jnp
 
+from specdec_jax.sharding import VOCAB_TILE, gather
 from specdec_jax.types import Array
-
-_BLOCK = 512
 
 
 def draw(weight_BTV: Array, uniform_BT2: Array) -> Array:
@@ -17,13 +16,14 @@ def draw(weight_BTV: Array, uniform_BT2: Array) -> Array:
   weight 0 is never drawn.
   """
   *_, vocab_size = weight_BTV.shape
-  width = min(_BLOCK, vocab_size)
+  # Devices that split a vocabulary have whole blocks of it.
+  width = min(VOCAB_TILE, vocab_size)
   padding = -vocab_size % width
   weight = jnp.pad(weight_BTV, ((0, 0), (0, 0), (0, padding)))
   weight = weight.reshape(*weight.shape[:2], -1, width)
-  block_BT = _invert(weight.sum(axis=-1), uniform_BT2[..., 0])
+  block_BT = _invert(gather(weight.sum(axis=-1)), uniform_BT2[..., 0])
   inside = jnp.take_along_axis(weight, block_BT[..., None, None], axis=2)
-  token_BT = _invert(inside[..., 0, :], uniform_BT2[..., 1])
+  token_BT = _invert(gather(inside[..., 0, :]), uniform_BT2[..., 1])
   return block_BT * width + token_BT
 
 

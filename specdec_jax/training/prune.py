@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import NamedSharding
 
-from specdec_jax import sharding
 from specdec_jax.models import config as config_lib
 from specdec_jax.models.transformer import Params
 from specdec_jax.training import data
@@ -121,7 +120,7 @@ def _remade(
   """The student of another config.json, its weights where they belong."""
   old = student.model
   config = config_lib.from_hf(fields).with_vocab(
-    student.config.vocab_size, old.mesh.shape[sharding.MODEL]
+    student.config.known_rows, student.config.vocab_size
   )
   network = dataclasses.replace(student.network, config=config)
   placed = {

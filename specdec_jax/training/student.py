@@ -134,7 +134,7 @@ def fresh(
       f"the tokenizer in {tokenizer} names no end of sequence (eos_token)"
     )
   # As `load` does, so that the teacher's laws are over the same tokens.
-  shape = shape.with_vocab(reader.size, mesh.shape[sharding.MODEL])
+  shape = shape.with_vocab(reader.size, sharding.vocab_rows(reader.size, mesh))
   network = TransformerNetwork(shape, "float32", mesh.devices.flat[0].platform)
   model = LanguageModel(
     network=network,

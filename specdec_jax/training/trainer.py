@@ -265,7 +265,7 @@ class Training:
         f"sequence_length: expected at most {model.network.max_length}, what "
         f"{model.name} was made for, got {length}"
       )
-    ways = self._mesh.shape[sharding.DATA]
+    ways = sharding.sizes(self._mesh)[sharding.DATA]
     if config.batch_size % (ways * config.accumulate):
       raise ValueError(
         f"batch_size: expected a multiple of {ways * config.accumulate}, "

@@ -47,6 +47,7 @@ class TappedDrafter:
   taps: tuple[int, ...] = (1, 0)
 
   max_length = None
+  cache_axes = ()
 
   def bind(self, target) -> "TappedDrafter":
     return self

@@ -105,6 +105,7 @@ class ScriptNetwork:
   vocab_size: int
   max_length: int = 4096
   min_rows: int = 1
+  cache_axes: tuple[str | None, ...] = ()
 
   def init_cache(self, batch: int, slots: int) -> PyTree:
     return jnp.zeros((batch, slots), jnp.int32)
@@ -160,6 +161,7 @@ class ScriptedDrafter:
 
   taps = ()
   max_length = None
+  cache_axes = ()
 
   def bind(self, target: LanguageModel) -> "ScriptedDrafter":
     return self

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from jax import lax
 from jax.experimental import topologies
-from jax.sharding import AxisType, Mesh, NamedSharding, PartitionSpec
+from jax.sharding import NamedSharding, PartitionSpec
 
 from specdec_jax import sharding
 from specdec_jax.models.config import ModelConfig
@@ -69,10 +69,11 @@ def _compile(mesh, family):
     path: on(info.spec(mesh), info.shape, network.dtype)
     for path, info in network.param_infos().items()
   }
-  cache_spec = sharding.cache_spec(BATCH, config.num_kv_heads, mesh)
+  cache = jax.eval_shape(lambda: network.init_cache(BATCH, SLOTS))
   cache = jax.tree.map(
-    lambda leaf: on(cache_spec, leaf.shape, leaf.dtype),
-    jax.eval_shape(lambda: network.init_cache(BATCH, SLOTS)),
+    lambda leaf, where: on(where.spec, leaf.shape, leaf.dtype),
+    cache,
+    sharding.of_rows(mesh, cache),
   )
   rows = sharding.batch_spec(BATCH, mesh)
   tokens = on(rows, (BATCH, TOKENS), jnp.int32)
@@ -108,11 +109,7 @@ def _compile(mesh, family):
 )
 def test_tpu_program_moves_no_cache(chips, shape, family):
   count = shape[0] * shape[1]
-  mesh = Mesh(
-    np.array(chips[:count]).reshape(shape),
-    ("data", "model"),
-    axis_types=(AxisType.Auto,) * 2,
-  )
+  mesh = sharding.make_mesh(*shape, chips[:count])
   compiled = _compile(mesh, family)
   memory = compiled.memory_analysis()
   shard = (BATCH // shape[0], 8 // shape[1], SLOTS, 128)

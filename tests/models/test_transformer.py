@@ -108,7 +108,7 @@ def test_slots_behind_the_newest_token_may_hold_anything_finite(
 
 def test_writes_past_the_cache_are_dropped():
   cache = jnp.zeros((2, 1, 4, 1))
-  new = jnp.arange(1.0, 7.0).reshape(2, 3, 1, 1)
+  new = jnp.arange(1.0, 7.0).reshape(2, 1, 3, 1)
   position = jnp.array([[2, 3, 4], [0, 1, 2]])
   written = kv_cache.write(cache, new, position)[:, 0, :, 0]
   np.testing.assert_array_equal(written, [[0, 0, 1, 2], [4, 5, 6, 0]])
@@ -225,12 +225,8 @@ def test_products_for_other_platforms_give_the_same(params, tokens):
 
 def test_tokens_that_the_checkpoint_lacks_are_never_likely(tokens):
   network = tiny.network("llama")
-  config = network.config.with_vocab(40, multiple=16)
-  assert (config.vocab_size, config.stored_rows, config.known_rows) == (
-    40,
-    48,
-    32,
-  )
+  config = network.config.with_vocab(40, rows=48)
+  assert (config.vocab_size, config.known_rows) == (48, 32)
   padded = TransformerNetwork(config, "float32")
   params = random_params(network, 0)
   more = {
@@ -243,7 +239,7 @@ def test_tokens_that_the_checkpoint_lacks_are_never_likely(tokens):
   cache = network.init_cache(3, SLOTS)
   a, _, _ = run(network, params, tokens, start, cache)
   b, _, _ = run(padded, more, tokens, start, cache)
-  assert b.shape == (3, 12, 40)
+  assert b.shape == (3, 12, 48)
   np.testing.assert_array_equal(a, b[..., :32])
   assert np.isfinite(b).all()
   assert (np.asarray(jax.nn.softmax(b))[..., 32:] == 0).all()

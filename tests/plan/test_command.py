@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from specdec_jax import sharding
 from specdec_jax.cli import plan as command
 from specdec_jax.cli import plan_report
 from specdec_jax.loading import hf
@@ -58,7 +59,7 @@ def compiled(monkeypatch):
     planner.sharding,
     "make_mesh",
     lambda data, model, devices=None: (
-      planner.fit.abstract_mesh(data, model) if devices else real(data, model)
+      sharding.abstract_mesh(data, model) if devices else real(data, model)
     ),
   )
 

@@ -2,6 +2,7 @@ import dataclasses
 
 import pytest
 
+from specdec_jax import sharding
 from specdec_jax.plan import abstract, chips, fit, planner
 from tests.plan.conftest import CONFIGS
 
@@ -22,7 +23,9 @@ def request_of(**options):
 def memory_on(name, request=None, mesh=None):
   topology = chips.parse(name)
   request = request or request_of()
-  pair = request.pair(fit.abstract_mesh(*(mesh or (1, topology.num_devices))))
+  pair = request.pair(
+    sharding.abstract_mesh(*(mesh or (1, topology.num_devices)))
+  )
   return fit.memory_of(pair, topology), pair
 
 
@@ -109,7 +112,7 @@ def test_auto_takes_the_smallest_that_fits(monkeypatch):
 def test_one_vocabulary_for_both():
   target, draft = request_of().target, request_of().draft
   request = request_of(
-    target=dataclasses.replace(target, vocab_size=152064, stored_rows=152064)
+    target=dataclasses.replace(target, vocab_size=152064, known_rows=152064)
   )
   _, pair = memory_on("v5e:1x1", request)
   assert pair.target.network.vocab_size == draft.vocab_size == 151936
