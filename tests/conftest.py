@@ -26,7 +26,7 @@ import jax  # noqa: E402
 
 # Only here, not in the environment: programs that tests start see what a user
 # would see. Simulated devices cost single-device programs nothing measurable.
-jax.config.update("jax_num_cpu_devices", 4)
+jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_default_matmul_precision", "highest")
 

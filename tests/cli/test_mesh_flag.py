@@ -1,5 +1,6 @@
 import pytest
 
+from specdec_jax import sharding
 from specdec_jax.cli.mesh_flag import parse_mesh
 
 
@@ -14,7 +15,8 @@ from specdec_jax.cli.mesh_flag import parse_mesh
   ],
 )
 def test_meshes(text, shape):
-  assert parse_mesh(text).devices.shape == shape
+  sizes = dict(zip(("data", "model"), shape, strict=True))
+  assert sharding.sizes(parse_mesh(text)) == sizes
 
 
 @pytest.mark.parametrize(
@@ -46,7 +48,7 @@ def test_what_is_no_mesh(text):
 
 def test_too_few_devices():
   with pytest.raises(ValueError) as error:
-    parse_mesh("data:2,model:4")
+    parse_mesh("data:4,model:4")
   assert str(error.value) == (
-    "--mesh=data:2,model:4: a 2x4 mesh needs 8 devices, 4 found"
+    "--mesh=data:4,model:4: a 4x4 mesh needs 16 devices, 8 found"
   )
