@@ -1,11 +1,11 @@
-"""The flag that says over which devices a model is spread."""
+"""The flags that say over which devices models are spread."""
 
 import re
 
 from absl import flags
 from jax.sharding import Mesh
 
-from specdec_jax.sharding import DATA, MODEL, make_mesh
+from specdec_jax.sharding import DATA, LAYOUTS, MODEL, make_mesh
 
 
 def define_mesh(values: flags.FlagValues) -> flags.FlagHolder[str | None]:
@@ -15,6 +15,18 @@ def define_mesh(values: flags.FlagValues) -> flags.FlagHolder[str | None]:
     None,
     "Several devices: data:2,model:4 splits the rows of a batch in 2 and the "
     "weights in 4. What is not named is not split.",
+    flag_values=values,
+  )
+
+
+def define_draft_sharding(values: flags.FlagValues) -> flags.FlagHolder[str]:
+  """Defines --draft_sharding: the layout of the draft, see `sd.load`."""
+  return flags.DEFINE_enum(
+    "draft_sharding",
+    "auto",
+    list(LAYOUTS),
+    "Where the draft lies on a mesh: split as the target, or replicated, whole "
+    "on each device; auto takes what costs a TPU less time.",
     flag_values=values,
   )
 

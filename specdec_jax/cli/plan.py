@@ -61,6 +61,7 @@ _MESH = flags.DEFINE_string(
   "the weights in 4. If not given, the weights over all of it.",
   flag_values=FLAGS,
 )
+_DRAFT_SHARDING = mesh_flag.define_draft_sharding(FLAGS)
 _BATCH_SIZE = flags.DEFINE_integer(
   "batch_size", 8, "Rows side by side.", lower_bound=1, flag_values=FLAGS
 )
@@ -89,7 +90,7 @@ _PLOT = flags.DEFINE_string(
 )
 _GROUPS = {
   "models": (_TARGET, _DRAFT, _DTYPE),
-  "hardware": (_TOPOLOGY, _MESH),
+  "hardware": (_TOPOLOGY, _MESH, _DRAFT_SHARDING),
   "generation": (_BATCH_SIZE, _CONTEXT_LENGTH, _NUM_DRAFT_TOKENS),
   "output": (_JSON, _PLOT),
 }
@@ -120,6 +121,7 @@ def _plan(argv: Sequence[str]) -> int:
     context_length=_CONTEXT_LENGTH.value,
     num_draft_tokens=_NUM_DRAFT_TOKENS.value,
     dtype=_DTYPE.value,
+    draft_layout=_DRAFT_SHARDING.value,
   )
   terminal = Terminal()
   plan = planner.make(request, terminal.status)

@@ -45,12 +45,18 @@ def notes(plan: Plan, names: Names) -> Iterator[str]:
     network = model.network
     assert isinstance(network, TransformerNetwork)
     split = plan.mesh[1]
+    if not network.split:
+      yield f"the {name} lies whole on each device"
+      continue
     for what, count in (
       ("query heads", network.config.num_heads),
       ("key-value heads", network.config.num_kv_heads),
     ):
       if count % split:
-        yield f"the {name}'s {count} {what} do not divide over {split} devices"
+        yield (
+          f"the {name}'s {count} {what} do not divide over {split} devices: "
+          "each lies on several"
+        )
     if request.context_length > network.max_length:
       yield (
         f"{request.context_length} tokens are more than the {name} was made "
@@ -200,6 +206,7 @@ def fields(plan: Plan, names: Names) -> dict[str, Any]:
     "slots": bucket.slots,
     "num_draft_tokens": request.num_draft_tokens,
     "dtype": request.dtype,
+    "draft_sharding": _layout(plan),
     "fits": memory.fits,
     "memory": _memory_fields(memory),
     "remedies": _remedies_fields(plan),
@@ -215,6 +222,12 @@ def fields(plan: Plan, names: Names) -> dict[str, Any]:
     "compile_seconds": plan.seconds,
     "notes": list(notes(plan, names)),
   }
+
+
+def _layout(plan: Plan) -> str:
+  network = plan.pair.draft.network
+  assert isinstance(network, TransformerNetwork)
+  return "model" if network.split else "replicated"
 
 
 def _memory_fields(memory: Memory) -> dict[str, Any]:

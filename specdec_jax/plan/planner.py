@@ -219,8 +219,7 @@ def _remedies(
 def _splits(topology: Topology, rows: int) -> Iterator[tuple[int, int]]:
   """Meshes of a slice: the weights over all of it first, then rows as well.
 
-  Where there are more devices than key-value heads, caches are split by rows
-  alone.
+  Caches of fewer key-value heads than devices are split further by rows alone.
   """
   data = 1
   while data <= rows and topology.num_devices % data == 0:
