@@ -107,7 +107,7 @@ def _encode(prompt: Any, name: str, target: LanguageModel) -> list[int]:
     raise ValueError(
       f"{name}: expected at least one token, got an empty prompt"
     )
-  size = target.network.vocab_size
+  size = target.vocab_size
   for token in tokens:
     if not 0 <= token < size:
       raise ValueError(
@@ -149,7 +149,7 @@ def check_request(
       f"context of {target.name}, {context}; set max_new_tokens to at most "
       f"{context - length}"
     )
-  size = target.network.vocab_size
+  size = target.vocab_size
   allowed = params.allowed_token_ids
   for field, ids in (
     ("logit_bias", list(dict(params.logit_bias))),

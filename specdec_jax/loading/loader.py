@@ -1,6 +1,5 @@
 """From wherever a model is stored onto a mesh."""
 
-import dataclasses
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -64,7 +63,8 @@ def load(
   """
   mesh = sharding.make_mesh() if mesh is None else mesh
   # Refuses a wrong value before anything is downloaded.
-  make_network = _network_maker(dtype, mesh, layout)
+  make_network = _network_maker(dtype, mesh)
+  sharding.check_layout(layout)
   stored = open_source(source)
   config = config_lib.from_hf(stored.fields)
   check(stored.weights, make_network(config), config)
@@ -78,7 +78,7 @@ def load(
     )
   network = make_network(
     config.with_vocab(vocab, sharding.vocab_rows(vocab, mesh))
-  )
+  ).laid_out(layout, mesh)
   generation = stored.generation
   return LanguageModel(
     network=network,
@@ -119,21 +119,11 @@ def open_source(source: str | Path) -> Source:
 
 
 def _network_maker(
-  dtype: str, mesh: jax.sharding.Mesh, layout: str
+  dtype: str, mesh: jax.sharding.Mesh
 ) -> Callable[[config_lib.ModelConfig], TransformerNetwork]:
   TransformerNetwork.check_dtype(dtype)
-  sharding.check_layout(layout)
   platform = mesh.devices.flat[0].platform
-
-  def make(config: config_lib.ModelConfig) -> TransformerNetwork:
-    network = TransformerNetwork(config, dtype, platform)
-    infos = network.param_infos().values()
-    split = sharding.is_split(
-      layout, sum(info.bytes for info in infos), config.num_layers, mesh
-    )
-    return dataclasses.replace(network, split=split)
-
-  return make
+  return lambda config: TransformerNetwork(config, dtype, platform)
 
 
 def check(

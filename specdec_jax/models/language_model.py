@@ -45,6 +45,13 @@ class LanguageModel:
     default_factory=dict, compare=False
   )
 
+  @property
+  def vocab_size(self) -> int:
+    """How many tokens there are; the network has more where a mesh cuts it."""
+    if self.tokenizer is None:
+      return self.network.vocab_size
+    return self.tokenizer.size
+
   def skeleton(self) -> LanguageModel:
     """The network alone: static, cheap to keep, equal for equal programs."""
     return LanguageModel(self.network, None, None, (), self.mesh, name="")
@@ -70,7 +77,7 @@ class LanguageModel:
     Raises:
       ValueError: no tokens, or tokens that are not in the vocabulary.
     """
-    vocab = self.network.vocab_size
+    vocab = self.vocab_size
     if not len(tokens) or not all(0 <= token < vocab for token in tokens):
       raise ValueError(f"expected one or more tokens in [0, {vocab})")
     # Causal: what is padded behind the last token does not reach it.
@@ -82,7 +89,7 @@ class LanguageModel:
     logits_TV = _logits(
       self.network, width, self.params, tokens_BT, np.int32(begin)
     )
-    return np.asarray(logits_TV[: len(tokens)])
+    return np.asarray(logits_TV[: len(tokens), :vocab])
 
 
 @functools.partial(jax.jit, static_argnames=("network", "width"))

@@ -112,6 +112,16 @@ class TransformerNetwork:
   def cache_axes(self) -> tuple[str | None, ...]:
     return sharding.SPLIT_CACHE if self.split else sharding.WHOLE_CACHE
 
+  def laid_out(
+    self, layout: str, mesh: jax.sharding.Mesh | jax.sharding.AbstractMesh
+  ) -> "TransformerNetwork":
+    """This network, split over the mesh or not; see `sharding.is_split`."""
+    weight_bytes = sum(info.bytes for info in self.param_infos().values())
+    split = sharding.is_split(
+      layout, weight_bytes, self.config.num_layers, mesh
+    )
+    return dataclasses.replace(self, split=split)
+
   def init_cache(self, batch: int, slots: int) -> PyTree:
     """An empty cache, a tuple over layers of `[B, M, S, H]` pairs."""
     return kv_cache.init(

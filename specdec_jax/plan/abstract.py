@@ -60,10 +60,7 @@ def model(
   """A model whose weights are shapes that know where they would lie."""
   size = config.vocab_size
   config = config.with_vocab(size, sharding.vocab_rows(size, mesh))
-  network = TransformerNetwork(config, dtype, "tpu")
-  weight_bytes = sum(info.bytes for info in network.param_infos().values())
-  split = sharding.is_split(layout, weight_bytes, config.num_layers, mesh)
-  network = dataclasses.replace(network, split=split)
+  network = TransformerNetwork(config, dtype, "tpu").laid_out(layout, mesh)
   params: Params = {
     path: jax.ShapeDtypeStruct(
       info.shape,
