@@ -15,6 +15,7 @@ import numpy as np
 from specdec_jax import decode, memory, programs, sharding
 from specdec_jax.acceptance import GreedyRule
 from specdec_jax.buckets import Bucket, Packer
+from specdec_jax.host import to_host
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.prompts import Request
 from specdec_jax.results import Chunk, Completion, GenerationResult, Timing
@@ -313,7 +314,7 @@ class Generation:
 
   def _harvest(self) -> None:
     """Takes down what has ended."""
-    finish_B = np.asarray(self._state.finish_B)
+    finish_B = to_host(self._state.finish_B)
     ended = [
       (row, index)
       for row, index in enumerate(self._rows)
@@ -327,7 +328,7 @@ class Generation:
 
   def _read(self) -> DecodeState:
     """The state on the host, without the caches."""
-    return jax.device_get(
+    return to_host(
       dataclasses.replace(self._state, target=(), draft=(), history=None)
     )
 

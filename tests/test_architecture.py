@@ -16,6 +16,7 @@ ROOMS = (
   "noise",
   "types",
   "arrays",
+  "host",
   "quantize",
   "sharding",
   "models",

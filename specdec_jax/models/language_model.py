@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from specdec_jax.host import to_host
 from specdec_jax.types import Array, Network, PyTree
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ class LanguageModel:
     logits_TV = _logits(
       self.network, width, self.params, tokens_BT, np.int32(begin)
     )
-    return np.asarray(logits_TV[: len(tokens), :vocab])
+    return to_host(logits_TV[: len(tokens), :vocab])
 
 
 @functools.partial(jax.jit, static_argnames=("network", "width"))
