@@ -53,6 +53,7 @@ _GROUPS = {
   "speculation": _MODELS.speculation,
   "sampling": _SAMPLING.sampling,
   "where a reply ends": _SAMPLING.ends,
+  "devices": _MODELS.devices,
 }
 
 

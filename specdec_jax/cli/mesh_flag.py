@@ -2,6 +2,7 @@
 
 import re
 
+import jax
 from absl import flags
 from jax.sharding import Mesh
 
@@ -35,13 +36,22 @@ def parse_mesh(text: str | None) -> Mesh:
   """Makes the mesh that --mesh tells of; of one device if None.
 
   Raises:
-    ValueError: the text is not understood, or there are too few devices.
+    ValueError: the text is not understood, there are too few devices, or a
+      process would have none of them.
   """
   sizes = parse_sizes(text)
   try:
-    return make_mesh(*sizes)
+    mesh = make_mesh(*sizes)
   except ValueError as error:
     raise ValueError(f"--mesh={text}: {error}") from error
+  taking_part = {device.process_index for device in mesh.devices.flat}
+  if len(taking_part) < jax.process_count():
+    raise ValueError(
+      f"--mesh: expected devices of each of the {jax.process_count()} "
+      f"processes, which have {jax.device_count()} in all, got "
+      f"{text or 'none'}, which takes {mesh.size}"
+    )
+  return mesh
 
 
 def parse_sizes(text: str | None) -> tuple[int, int]:

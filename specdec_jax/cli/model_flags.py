@@ -6,6 +6,7 @@ from absl import flags
 
 import specdec_jax as sd
 from specdec_jax.acceptance import LOSSY, named_rule
+from specdec_jax.cli import mesh_flag
 from specdec_jax.cli.terminal import Terminal
 from specdec_jax.drafters.draft_model import VOCABULARIES
 from specdec_jax.loading import embedded
@@ -22,6 +23,7 @@ class ModelFlags:
   Attributes:
     models: the flags of the models, for the help.
     speculation: those of the drafter and the rule.
+    devices: that of the mesh.
   """
 
   def __init__(self, values: flags.FlagValues):
@@ -92,6 +94,8 @@ class ModelFlags:
       f"{', '.join(LOSSY)}. All are one at temperature 0.",
       flag_values=values,
     )
+    self._mesh = mesh_flag.define_mesh(values)
+    self.devices = (self._mesh,)
     self.models = (self._target, self._draft, self._dtype)
     self.speculation = (
       self._drafter,
@@ -215,6 +219,7 @@ class ModelFlags:
 
   def load(self, shown: Terminal) -> sd.SpeculativeDecoder:
     """Loads the models; the draft first, since what is small fails sooner."""
+    mesh = mesh_flag.parse_mesh(self._mesh.value)
     target, draft = self.target, self.draft
     assert target is not None  # the flags were checked
     if self._unnamed:
@@ -224,7 +229,7 @@ class ModelFlags:
     if self.drafter == "model":
       assert draft is not None  # the flags were checked
       drafter = sd.DraftModel(
-        sd.load(draft, dtype=self.dtype), **self._arguments()
+        sd.load(draft, dtype=self.dtype, mesh=mesh), **self._arguments()
       )
     elif self.drafter == "lookup":
       drafter = sd.PromptLookup(**self._arguments())
@@ -240,5 +245,7 @@ class ModelFlags:
         "plain decoding; --draft=MODEL or --drafter=lookup would speculate"
       )
     return sd.SpeculativeDecoder(
-      sd.load(target, dtype=self.dtype), drafter, rule=self._rule.value
+      sd.load(target, dtype=self.dtype, mesh=mesh),
+      drafter,
+      rule=self._rule.value,
     )

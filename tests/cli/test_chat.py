@@ -48,6 +48,11 @@ def test_replies_and_what_they_cost(chat):
   assert "note: the reply ended: length" in err
 
 
+def test_the_same_replies_on_a_mesh(chat):
+  _, out, _ = chat("hi", "more", flags=["--mesh=model:2"])
+  assert out == chat("hi", "more")[1]
+
+
 def test_reset_begins_anew(chat):
   _, twice, _ = chat("hi", "/reset", "hi")
   _, once, _ = chat("hi")

@@ -52,3 +52,18 @@ def test_too_few_devices():
   assert str(error.value) == (
     "--mesh=data:4,model:4: a 4x4 mesh needs 16 devices, 8 found"
   )
+
+
+def test_generate_writes_the_same_on_a_mesh(generate, prompts):
+  flags = (f"--prompts_file={prompts}", "--batch_size=2", "--max_new_tokens=12")
+  one, many = (
+    generate.json(*flags, *mesh) for mesh in ((), ("--mesh=data:2,model:2",))
+  )
+  assert [line["tokens"] for line in many] == [line["tokens"] for line in one]
+
+
+def test_a_mesh_is_checked_before_models_are_read(generate):
+  reason = generate.refused(
+    "--prompt=a", "--mesh=model:8", "--target=/no/model"
+  )
+  assert reason.startswith("--mesh=model:8: a 1x8 mesh needs 8 devices")
