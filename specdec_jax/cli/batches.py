@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 
 import specdec_jax as sd
-from specdec_jax.cli.command import ctrl_c_waits
+from specdec_jax.cli.job import ALONE, Job
 from specdec_jax.cli.prompts_file import NamedPrompt
 from specdec_jax.cli.terminal import Terminal
 from specdec_jax.prompts import check_request, encode_all
@@ -121,6 +121,7 @@ def _encode(
 def finish(
   generation: sd.Generation,
   ended: Callable[[int, sd.Completion], None] | None = None,
+  job: Job = ALONE,
 ) -> tuple[sd.GenerationResult, bool]:
   """Runs a generation to its end, or to Ctrl-C.
 
@@ -128,6 +129,7 @@ def finish(
     generation: what to run.
     ended: called with each completion and its number, in their order, as soon
       as it and all before it have ended.
+    job: the processes that run it together.
 
   Returns:
     What there is, and whether it was interrupted.
@@ -137,7 +139,7 @@ def finish(
   try:
     while not generation.done:
       begin = time.perf_counter()
-      with ctrl_c_waits():
+      with job.ctrl_c_waits():
         generation.advance(blocks)
         completions = generation.completions
         while ended and told in completions:
@@ -146,7 +148,7 @@ def finish(
       seconds = time.perf_counter() - begin
       if len(completions) == count:  # else it came back sooner
         more = int(blocks * _ADVANCE_SECONDS / max(seconds, 1e-6))
-        blocks = min(max(more, 1), 4 * blocks, _MOST_BLOCKS)
+        blocks = job.agree(min(max(more, 1), 4 * blocks, _MOST_BLOCKS))
       count = len(completions)
   except KeyboardInterrupt:
     interrupted = True
@@ -154,14 +156,16 @@ def finish(
 
 
 def stream(
-  generation: sd.Generation, terminal: Terminal
+  generation: sd.Generation, terminal: Terminal, job: Job = ALONE
 ) -> tuple[sd.GenerationResult, bool]:
   """Like `finish` for one prompt, and writes each block's text as it comes."""
-  interrupted = write_chunks(generation.stream(), terminal) is None
+  interrupted = write_chunks(generation.stream(), terminal, job) is None
   return generation.result(), interrupted
 
 
-def write_chunks(chunks: Iterator[sd.Chunk], terminal: Terminal) -> str | None:
+def write_chunks(
+  chunks: Iterator[sd.Chunk], terminal: Terminal, job: Job = ALONE
+) -> str | None:
   """Writes a stream's text as it comes.
 
   Returns:
@@ -170,7 +174,7 @@ def write_chunks(chunks: Iterator[sd.Chunk], terminal: Terminal) -> str | None:
   reason, by_draft = None, False
   try:
     while reason is None:
-      with ctrl_c_waits():
+      with job.ctrl_c_waits():
         chunk = next(chunks)
         terminal.status("")
         pieces, drafted = chunk.pieces, chunk.drafted

@@ -125,18 +125,22 @@ def run(name: str, body: Callable[[], int]) -> int:
     except KeyboardInterrupt:
       say("interrupted")
       return INTERRUPTED
-    except OSError as error:
-      where = f"{error.filename}: " if error.filename else ""
-      say(f"error: {where}{error.strerror or error}")
-      return BAD_INPUT
-    except (flags.Error, ValueError) as error:
-      say(f"error: {error}")
+    except (OSError, flags.Error, ValueError) as error:
+      say(f"error: {reason(error)}")
       return BAD_INPUT
     except (MemoryError, RuntimeError) as error:
       if not (isinstance(error, MemoryError) or _NO_MEMORY in str(error)):
         raise  # a fault of the program keeps its traceback
       say(f"error: out of memory: {error}")
       return BAD_INPUT
+
+
+def reason(error: BaseException) -> str:
+  """What went wrong."""
+  if isinstance(error, OSError) and error.strerror:
+    where = f"{error.filename}: " if error.filename else ""
+    return f"{where}{error.strerror}"
+  return str(error) or type(error).__name__
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ import numpy as np
 
 import specdec_jax as sd
 from specdec_jax.cli.batches import Batch, finish
+from specdec_jax.cli.job import ALONE, Job
 
 _MAX_ROUNDS = 3
 _SECONDS = 10.0  # no further round is begun after these
@@ -91,6 +92,7 @@ def compare(
   decoder: sd.SpeculativeDecoder,
   plain: sd.SpeculativeDecoder,
   shown: sd.GenerationResult,
+  job: Job = ALONE,
 ) -> tuple[Comparison | None, bool]:
   """Times both ways in turn, up to three rounds where they are quick.
 
@@ -99,6 +101,7 @@ def compare(
     decoder: the one to measure. It has run this batch before.
     plain: the one to compare with.
     shown: what `decoder` wrote then.
+    job: the processes that run them together.
 
   Returns:
     The comparison, None if there is nothing to compare with, and whether
@@ -112,9 +115,10 @@ def compare(
     begin = time.perf_counter()
     for turn in range(2 * _MAX_ROUNDS):
       way = turn % 2
-      if turn and way == 0 and time.perf_counter() - begin > _SECONDS:
+      late = time.perf_counter() - begin > _SECONDS
+      if turn and way == 0 and job.agree(late):
         break
-      result, interrupted = finish(batch.start(ways[way]))
+      result, interrupted = finish(batch.start(ways[way]), job=job)
       # Part of a run is worth keeping only where there is no whole one.
       if not (interrupted and runs[way]):
         runs[way].append(result)

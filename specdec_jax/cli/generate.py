@@ -11,8 +11,16 @@ import tqdm
 import specdec_jax as sd
 from specdec_jax.cli import batches, command, compare, report
 from specdec_jax.cli.batches import Batch
-from specdec_jax.cli.generate_options import MODELS, SAMPLING, Options, parse
-from specdec_jax.cli.output_file import OutputFile
+from specdec_jax.cli.generate_options import (
+  DISTRIBUTED,
+  MODELS,
+  SAMPLING,
+  Options,
+  parse,
+  read_options,
+)
+from specdec_jax.cli.job import Job
+from specdec_jax.cli.output_file import FileElsewhere, OutputFile
 from specdec_jax.cli.report import Outcome
 from specdec_jax.cli.terminal import Terminal, sanitize, shorten
 
@@ -23,10 +31,14 @@ def main(argv: Sequence[str]) -> int:
 
 
 def _generate(argv: Sequence[str]) -> int:
-  # What costs nothing to check is checked here, before models are loaded.
-  options = parse(argv)
-  if options is None:
+  if not parse(argv):
     return 0
+  return DISTRIBUTED.run(argv[0], _write)
+
+
+def _write(job: Job) -> int:
+  # What costs nothing to check is checked here, before models are loaded.
+  options = read_options(job)
   shown = Terminal()
   file = _output_file(options)
   if file is not None and file.count:
@@ -57,7 +69,7 @@ def _generate(argv: Sequence[str]) -> int:
   return 0
 
 
-def _output_file(options: Options) -> OutputFile | None:
+def _output_file(options: Options) -> OutputFile | FileElsewhere | None:
   if options.output is None:
     return None
   settings = {
@@ -67,7 +79,10 @@ def _output_file(options: Options) -> OutputFile | None:
     "num_samples": options.num_samples,
   }
   prompts = [p for p in options.prompts for _ in range(options.num_samples)]
-  return OutputFile(options.output, prompts, settings)
+  job = options.job
+  file = None if job.index else OutputFile(options.output, prompts, settings)
+  count = job.agree(file.count if file else 0)
+  return file or FileElsewhere(count)
 
 
 def _run_shown(
@@ -115,7 +130,7 @@ def _run_shown(
 
 
 def _run_into(
-  file: OutputFile,
+  file: OutputFile | FileElsewhere,
   batch: Batch,
   decoder: sd.SpeculativeDecoder,
   options: Options,
@@ -221,20 +236,24 @@ def _run_part(
   status("compile and prefill")
   generation = batch.start(decoder)
   if streamed is not None:
-    result, interrupted = batches.stream(generation, streamed)
+    result, interrupted = batches.stream(generation, streamed, options.job)
     ended(0, result.completions[0])
   else:
     status("decode")
     # A comparison belongs in the same JSON object.
     later = options.json and options.compare
-    result, interrupted = batches.finish(generation, None if later else ended)
+    result, interrupted = batches.finish(
+      generation, None if later else ended, options.job
+    )
   del generation  # its cache makes room for the next one's
   status("")
   outcome = Outcome(batch, result)
   if options.compare and not interrupted:
     status("plain decoding, to compare")
     plain = sd.SpeculativeDecoder(decoder.target, sd.NoDraft(), decoder.rule)
-    comparison, interrupted = compare.compare(batch, decoder, plain, result)
+    comparison, interrupted = compare.compare(
+      batch, decoder, plain, result, options.job
+    )
     status("")
     outcome = Outcome(batch, result, comparison)
   # What was interrupted, and what the comparison was missing from.

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from absl import flags
 
 from specdec_jax.cli import command, prompts_file
+from specdec_jax.cli.distributed_flags import DistributedFlags
+from specdec_jax.cli.job import Job
 from specdec_jax.cli.model_flags import ModelFlags
 from specdec_jax.cli.prompts_file import NamedPrompt
 from specdec_jax.cli.sampling_flags import SamplingFlags
@@ -30,7 +32,7 @@ hub id, or embedded:pycode/target or embedded:pycode/draft, the small pair that
 comes with the package and is used where no model is named. Text goes to
 stdout, followed by a table; progress goes to stderr. Ctrl-C ends a generation
 early and keeps what there is. The exit code is 0, 2 after bad input, or 130
-after Ctrl-C.
+after Ctrl-C; with --distributed it is 1 or more where any process has failed.
 """
 
 FLAGS = command.new_flags()
@@ -89,6 +91,7 @@ _OUTPUT = flags.DEFINE_string(
   "have ended. The same command goes on with a file that is not complete.",
   flag_values=FLAGS,
 )
+DISTRIBUTED = DistributedFlags(FLAGS)
 
 _GROUPS = {
   "models": MODELS.models,
@@ -97,6 +100,7 @@ _GROUPS = {
   "sampling": SAMPLING.sampling,
   "where the text ends": SAMPLING.ends,
   "running": (_BATCH_SIZE, _COMPARE, _JSON, _OUTPUT),
+  "devices": (*MODELS.devices, *DISTRIBUTED.flags),
 }
 
 
@@ -112,6 +116,7 @@ class Options:
     compare: whether to run plain decoding too.
     json: whether a program reads the output.
     output: the file that takes the results; None without.
+    job: the processes that run this together.
   """
 
   prompts: Sequence[NamedPrompt]
@@ -121,23 +126,24 @@ class Options:
   compare: bool
   json: bool
   output: str | None
+  job: Job
 
 
-def parse(argv: Sequence[str]) -> Options | None:
+def parse(argv: Sequence[str]) -> bool:
   """Reads the flags, and checks them as far as that costs nothing.
 
   Returns:
-    The options; None where help was asked for, and has been printed.
+    Whether there is something to do: not where help was asked for, and has
+    been printed.
 
   Raises:
     flags.Error: a flag is unknown, or its value is of the wrong kind.
-    ValueError: flags do not go together, a value is out of range, or the
-      prompts cannot be read.
-    OSError: the file of prompts cannot be read.
+    ValueError: flags do not go together, or a value is out of range.
   """
   if not command.parse(FLAGS, argv, _ABOUT, _GROUPS):
-    return None
+    return False
   MODELS.check()
+  DISTRIBUTED.check()
   for flag in (_NUM_SAMPLES, _BATCH_SIZE):
     if flag.value < 1:
       raise ValueError(f"--{flag.name}: expected at least 1, got {flag.value}")
@@ -153,28 +159,45 @@ def parse(argv: Sequence[str]) -> Options | None:
       raise ValueError(
         f"--{flag.name} does not go with --output; leave one of them out"
       )
+  if _PROMPT.value is not None and _PROMPTS_FILE.value is not None:
+    raise ValueError("expected --prompt or --prompts_file, got both")
+  if _PROMPTS_FILE.value == "":
+    raise ValueError("--prompts_file: expected a path, got nothing")
+  if _PROMPT.value is None and _PROMPTS_FILE.value is None:
+    raise ValueError(
+      "expected a prompt, got none; give --prompt (- reads stdin) or "
+      "--prompts_file"
+    )
   SAMPLING.params()
+  return True
+
+
+def read_options(job: Job) -> Options:
+  """What the flags come to that `parse` has read.
+
+  Process 0 reads the prompts.
+
+  Raises:
+    ValueError: a prompt is no text.
+    OSError: the file of prompts cannot be read.
+  """
+  told = job.from_first(
+    lambda: [(prompt.name, prompt.text) for prompt in _prompts()]
+  )
   return Options(
-    prompts=_prompts(),
+    prompts=[NamedPrompt(*prompt) for prompt in told],
     chat_template=_CHAT_TEMPLATE.value,
     num_samples=_NUM_SAMPLES.value,
     batch_size=_BATCH_SIZE.value,
     compare=_COMPARE.value,
     json=_JSON.value,
     output=_OUTPUT.value,
+    job=job,
   )
 
 
 def _prompts() -> list[NamedPrompt]:
-  if _PROMPT.value is not None and _PROMPTS_FILE.value is not None:
-    raise ValueError("expected --prompt or --prompts_file, got both")
-  if _PROMPTS_FILE.value == "":
-    raise ValueError("--prompts_file: expected a path, got nothing")
   if _PROMPTS_FILE.value is not None:
     return prompts_file.read(_PROMPTS_FILE.value)
-  if _PROMPT.value is not None:
-    return [prompts_file.one_prompt(_PROMPT.value)]
-  raise ValueError(
-    "expected a prompt, got none; give --prompt (- reads stdin) or "
-    "--prompts_file"
-  )
+  assert _PROMPT.value is not None  # the flags were checked
+  return [prompts_file.one_prompt(_PROMPT.value)]

@@ -94,6 +94,24 @@ class OutputFile:
       yield _Lines(file, self._hash)
 
 
+class FileElsewhere:
+  """Stands for a file of results that another process writes.
+
+  Attributes:
+    count: how many samples that holds.
+  """
+
+  def __init__(self, count: int):
+    self.count = count
+
+  @contextlib.contextmanager
+  def appending(self) -> Iterator["FileElsewhere"]:
+    yield self
+
+  def write(self, fields: Mapping[str, Any]) -> None:
+    """Leaves it to the other process."""
+
+
 def _is_whole(line: bytes) -> bool:
   """Whether this is an object of JSON, and none of a run."""
   try:

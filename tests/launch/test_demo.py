@@ -10,6 +10,7 @@ import sys
 import pytest
 
 from specdec_jax.cli import generate_options
+from specdec_jax.cli.job import ALONE
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -46,6 +47,11 @@ def demo(tmp_path):
   return run
 
 
+def _options(argv):
+  assert generate_options.parse(argv)
+  return generate_options.read_options(ALONE)
+
+
 def test_without_arguments_it_is_the_embedded_pair(demo, monkeypatch):
   code, out, told = demo()
   assert code == 0
@@ -53,9 +59,7 @@ def test_without_arguments_it_is_the_embedded_pair(demo, monkeypatch):
   (first, piped), *compared = told
   plain = flags(first)
   assert plain["drafter"] == "none" and plain["prompts_file"] == "-"
-  greedy, sampled = (
-    (generate_options.parse(argv), flags(argv)) for argv, _ in compared
-  )
+  greedy, sampled = ((_options(argv), flags(argv)) for argv, _ in compared)
   for options, given in (greedy, sampled):
     assert not given.keys() & {"target", "draft"}
     assert given["max_new_tokens"] == plain["max_new_tokens"]
