@@ -23,7 +23,7 @@ class ModelFlags:
   Attributes:
     models: the flags of the models, for the help.
     speculation: those of the drafter and the rule.
-    devices: that of the mesh.
+    devices: those of the mesh.
   """
 
   def __init__(self, values: flags.FlagValues):
@@ -95,7 +95,8 @@ class ModelFlags:
       flag_values=values,
     )
     self._mesh = mesh_flag.define_mesh(values)
-    self.devices = (self._mesh,)
+    self._draft_sharding = mesh_flag.define_draft_sharding(values)
+    self.devices = (self._mesh, self._draft_sharding)
     self.models = (self._target, self._draft, self._dtype)
     self.speculation = (
       self._drafter,
@@ -146,6 +147,7 @@ class ModelFlags:
       (self._max_ngram, ("lookup",)),
       (self._min_confidence, ("model",)),
       (self._draft_vocabulary, ("model",)),
+      (self._draft_sharding, ("model",)),
     ):
       if flag.present and self.drafter not in drafters:
         raise ValueError(
@@ -229,7 +231,13 @@ class ModelFlags:
     if self.drafter == "model":
       assert draft is not None  # the flags were checked
       drafter = sd.DraftModel(
-        sd.load(draft, dtype=self.dtype, mesh=mesh), **self._arguments()
+        sd.load(
+          draft,
+          dtype=self.dtype,
+          mesh=mesh,
+          layout=self._draft_sharding.value,
+        ),
+        **self._arguments(),
       )
     elif self.drafter == "lookup":
       drafter = sd.PromptLookup(**self._arguments())

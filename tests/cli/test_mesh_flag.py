@@ -64,6 +64,6 @@ def test_generate_writes_the_same_on_a_mesh(generate, prompts):
 
 def test_a_mesh_is_checked_before_models_are_read(generate):
   reason = generate.refused(
-    "--prompt=a", "--mesh=model:8", "--target=/no/model"
+    "--prompt=a", "--mesh=model:16", "--target=/no/model"
   )
-  assert reason.startswith("--mesh=model:8: a 1x8 mesh needs 8 devices")
+  assert reason.startswith("--mesh=model:16: a 1x16 mesh needs 16 devices")
