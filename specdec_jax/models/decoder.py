@@ -7,7 +7,7 @@ copy, and it is the layout of XLA's fast bfloat16 products on CPU.
 
 import functools
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -55,17 +55,71 @@ def _product(weight_OI: Array, x: Array, **options: Any) -> Array:
   )
 
 
-class Linear(nnx.Module):
-  """y = W x + b, W stored `[out, in]`."""
+class Types(NamedTuple):
+  """What numbers are kept in, and multiplied in.
+
+  Attributes:
+    dtype: of activations, norms and biases, and of matrices unless they are
+      quantised.
+    quantized: whether matrices are int8 with a scale for each row, see
+      `quantize`.
+    upcast: whether int8 matrices are multiplied in float32. XLA on CPU turns
+      them into bfloat16 four times as slowly.
+  """
+
+  dtype: DType
+  quantized: bool = False
+  upcast: bool = False
+
+
+class Matrix(nnx.Module):
+  """A matrix `[out, in]`, in int8 with the scales of its rows if quantised."""
+
+  def __init__(self, axes: Names, shape: Ints, units: Ints, types: Types):
+    self.types = types
+    dtype = jnp.int8 if types.quantized else types.dtype
+    self.weight = _param(shape, axes, dtype, units)
+    self.weight_scale = (
+      _param(shape[:1], axes[:1], jnp.float32, units[:1])
+      if types.quantized
+      else None
+    )
+
+  def product(self, x: Array, out: DType) -> Array:
+    """x W^T over the last axis, `[..., O]`, in the type `out`.
+
+    An int8 matrix is turned into the activations' type, which is exact, while
+    it is multiplied; on a TPU it is read from memory in 8 bits. The product is
+    rounded as that of other matrices, before devices add up their parts, and
+    scaled in float32.
+    """
+    weight_OI = self.weight.get_value()
+    if self.weight_scale is None:
+      return _product(weight_OI, x, preferred_element_type=out)
+    if self.types.upcast:
+      # Depends on x, lest XLA for CPU turn all weights of a loop into float32
+      # before it, and keep them.
+      weight_OI, x = jax.lax.optimization_barrier((weight_OI, x))
+      x = x.astype(jnp.float32)
+    wide = jnp.promote_types(x.dtype, out)
+    y = _product(weight_OI.astype(x.dtype), x, preferred_element_type=wide)
+    y = y.astype(jnp.float32) * _along_last(self.weight_scale, y.ndim)
+    return y.astype(out)
+
+
+class Linear(Matrix):
+  """y = W x + b."""
 
   def __init__(
-    self, axes: Names, shape: Ints, units: Ints, bias: bool, dtype: DType
+    self, axes: Names, shape: Ints, units: Ints, bias: bool, types: Types
   ):
-    self.weight = _param(shape, axes, dtype, units)
-    self.bias = _param(shape[:1], axes[:1], dtype, units[:1]) if bias else None
+    super().__init__(axes, shape, units, types)
+    self.bias = (
+      _param(shape[:1], axes[:1], types.dtype, units[:1]) if bias else None
+    )
 
   def __call__(self, x: Array) -> Array:
-    y = _product(self.weight.get_value(), x)
+    y = self.product(x, x.dtype)
     if self.bias is None:
       return y
     return y + jnp.expand_dims(self.bias.get_value(), range(y.ndim - 1))
@@ -105,27 +159,29 @@ def _same(x: Array) -> Array:
 class Attention(nnx.Module):
   """Grouped-query attention over a cache."""
 
-  def __init__(self, config: ModelConfig, layer: int, dtype: DType):
+  def __init__(self, config: ModelConfig, layer: int, types: Types):
     d, h = config.hidden_size, config.head_dim
     n, m = config.num_heads, config.num_kv_heads
     bias = config.qkv_bias
 
     def kv() -> Linear:
       shape, units = (m * h, d), (m, d)
-      return Linear(("kv_heads", "embed"), shape, units, bias, dtype)
+      return Linear(("kv_heads", "embed"), shape, units, bias, types)
 
     def norm() -> Norm | None:
-      return Norm("head_dim", h, config, dtype) if config.qk_norm else None
+      if not config.qk_norm:
+        return None
+      return Norm("head_dim", h, config, types.dtype)
 
     self.head_dim = h
     self.scale = config.query_scalar**-0.5
     self.cap = config.score_cap
     self.window = config.window_of(layer)
-    self.query = Linear(("heads", "embed"), (n * h, d), (n, d), bias, dtype)
+    self.query = Linear(("heads", "embed"), (n * h, d), (n, d), bias, types)
     self.key = kv()
     self.value = kv()
     self.out = Linear(
-      ("embed", "heads"), (d, n * h), (d, n), config.out_bias, dtype
+      ("embed", "heads"), (d, n * h), (d, n), config.out_bias, types
     )
     self.query_norm = norm()
     self.key_norm = norm()
@@ -171,16 +227,16 @@ class Attention(nnx.Module):
 class MLP(nnx.Module):
   """Two layers, or three where the first has a gate."""
 
-  def __init__(self, config: ModelConfig, dtype: DType):
+  def __init__(self, config: ModelConfig, types: Types):
     d, f, bias = config.hidden_size, config.mlp_size, config.mlp_bias
     self.activation = _ACTIVATIONS[config.activation]
 
     def wide() -> Linear:
-      return Linear(("mlp", "embed"), (f, d), (f, d), bias, dtype)
+      return Linear(("mlp", "embed"), (f, d), (f, d), bias, types)
 
     self.gate = wide() if config.gated_mlp else None
     self.up = wide()
-    self.down = Linear(("embed", "mlp"), (d, f), (d, f), bias, dtype)
+    self.down = Linear(("embed", "mlp"), (d, f), (d, f), bias, types)
 
   def __call__(self, x_BTD: Array) -> Array:
     up = self.up(x_BTD)
@@ -192,15 +248,15 @@ class MLP(nnx.Module):
 class Layer(nnx.Module):
   """Attention and mlp, each normalised before, and after in some families."""
 
-  def __init__(self, config: ModelConfig, layer: int, dtype: DType):
+  def __init__(self, config: ModelConfig, layer: int, types: Types):
     def norm() -> Norm:
-      return Norm("embed", config.hidden_size, config, dtype)
+      return Norm("embed", config.hidden_size, config, types.dtype)
 
     self.attention_norm = norm()
-    self.attention = Attention(config, layer, dtype)
+    self.attention = Attention(config, layer, types)
     self.after_attention = norm() if config.post_norms else _same
     self.mlp_norm = norm()
-    self.mlp = MLP(config, dtype)
+    self.mlp = MLP(config, types)
     self.after_mlp = norm() if config.post_norms else _same
 
   def __call__(
@@ -218,36 +274,42 @@ class Layer(nnx.Module):
     return x_BTD + self.after_mlp(self.mlp(self.mlp_norm(x_BTD))), new
 
 
-class Table(nnx.Module):
+class Table(Matrix):
   """Rows to look up: embeddings, positions, or the head."""
 
-  def __init__(self, axis: str, rows: int, config: ModelConfig, dtype: DType):
-    self.weight = _param((rows, config.hidden_size), (axis, "embed"), dtype)
+  def __init__(self, axis: str, rows: int, config: ModelConfig, types: Types):
+    shape = (rows, config.hidden_size)
+    super().__init__((axis, "embed"), shape, shape, types)
 
   def __call__(self, row_BT: Array) -> Array:
     # mode="clip": the default fills rows of foreign ids with NaN.
-    return jnp.take(self.weight.get_value(), row_BT, axis=0, mode="clip")
+    take = functools.partial(jnp.take, indices=row_BT, axis=0, mode="clip")
+    x_BTD = take(self.weight.get_value())
+    if self.weight_scale is None:
+      return x_BTD
+    scale_BT1 = take(self.weight_scale.get_value())[..., None]
+    return (x_BTD * scale_BT1).astype(self.types.dtype)
 
 
 class Decoder(nnx.Module):
   """The whole model, from tokens to the input of the head."""
 
-  def __init__(self, config: ModelConfig, dtype: DType):
+  def __init__(self, config: ModelConfig, types: Types):
     self.config = config
 
     def tokens(rows: int) -> Table:
-      return Table("vocab", rows, config, dtype)
+      return Table("vocab", rows, config, types)
 
     self.embed = tokens(config.vocab_size)
     self.positions = (
-      Table("slots", config.max_length, config, dtype)
+      Table("slots", config.max_length, config, Types(types.dtype))
       if config.rope_theta is None
       else None
     )
     self.layers = nnx.List(
-      [Layer(config, layer, dtype) for layer in range(config.num_layers)]
+      [Layer(config, layer, types) for layer in range(config.num_layers)]
     )
-    self.final_norm = Norm("embed", config.hidden_size, config, dtype)
+    self.final_norm = Norm("embed", config.hidden_size, config, types.dtype)
     self.head = (
       None
       if config.tied
@@ -321,9 +383,7 @@ class Decoder(nnx.Module):
     `LOG_ZERO` to the others: probability 0, exactly.
     """
     table = self.embed if self.head is None else self.head
-    logits_BTV = _product(
-      table.weight.get_value(), hidden_BTD, preferred_element_type=jnp.float32
-    )
+    logits_BTV = table.product(hidden_BTD, jnp.float32)
     logits_BTV = attention.soft_cap(logits_BTV, self.config.logit_cap)
     if self.draft_vocab_ids is not None:
       # On a CPU this is cheaper than to gather by an inverse index of V, and

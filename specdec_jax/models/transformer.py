@@ -14,15 +14,17 @@ import jax.numpy as jnp
 import numpy as np
 from flax import nnx
 
+from specdec_jax import quantize as int8
 from specdec_jax import sharding
 from specdec_jax.models import kv_cache
 from specdec_jax.models.config import ModelConfig
-from specdec_jax.models.decoder import Decoder
+from specdec_jax.models.decoder import Decoder, Types
 from specdec_jax.types import Array, PyTree
 
 Params = dict[str, Any]
 
 DTYPES = ("float32", "bfloat16")
+QUANTIZED = ("int8",)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -33,7 +35,8 @@ class ParamInfo:
     shape: its shape.
     axes: the logical axis of each dimension; None is not split.
     units: into how many pieces each dimension may be cut.
-    dtype: the network's, or "int32" for token ids.
+    dtype: the network's, "int32" for token ids, or "int8" and "float32" for
+      what is quantised and its scales.
   """
 
   shape: tuple[int, ...]
@@ -62,15 +65,19 @@ class TransformerNetwork:
     platform: where it runs, "cpu" or "tpu"; the process's default if None.
     split: whether its weights and caches are split over the mesh's `model`
       axis, or each device has all of them.
+    quantize: "int8" if matrices and embeddings are quantised, see `quantize`;
+      norms, biases and learned positions are not.
   """
 
   config: ModelConfig
   dtype: str = "bfloat16"
   platform: str | None = None
   split: bool = True
+  quantize: str | None = None
 
   def __post_init__(self) -> None:
     self.check_dtype(self.dtype)
+    self.check_quantize(self.quantize)
 
   @staticmethod
   def check_dtype(dtype: str) -> None:
@@ -78,6 +85,15 @@ class TransformerNetwork:
     if dtype not in DTYPES:
       raise ValueError(
         f"dtype {dtype!r} is not supported; supported: {', '.join(DTYPES)}"
+      )
+
+  @staticmethod
+  def check_quantize(quantize: str | None) -> None:
+    """Raises ValueError for a quantisation that is not supported."""
+    if quantize is not None and quantize not in QUANTIZED:
+      raise ValueError(
+        f"quantize {quantize!r} is not supported; supported: "
+        f"{', '.join(QUANTIZED)}, or None for weights as they are"
       )
 
   @property
@@ -91,16 +107,23 @@ class TransformerNetwork:
   @property
   def min_rows(self) -> int:
     # XLA on CPU: a bfloat16 product of one row is 12 to 25 times slower than
-    # of two; in float32 one row is as fast or faster.
-    return 2 if self._on_cpu and self.dtype == "bfloat16" else 1
+    # of two; in float32, in which int8 matrices are multiplied there, one row
+    # is as fast or faster.
+    narrow = self.dtype == "bfloat16" and self.quantize is None
+    return 2 if self._on_cpu and narrow else 1
 
   @property
   def _on_cpu(self) -> bool:
     return (self.platform or jax.default_backend()) == "cpu"
 
+  @property
+  def _types(self) -> Types:
+    quantized = self.quantize is not None
+    return Types(jnp.dtype(self.dtype), quantized, quantized and self._on_cpu)
+
   def param_infos(self) -> dict[str, ParamInfo]:
     """The parameters that `forward` expects, by dotted path."""
-    infos = _declare(self.config, self.dtype)[1]
+    infos = _declare(self.config, self._types)[1]
     if self.split:
       return dict(infos)
     return {
@@ -158,7 +181,7 @@ class TransformerNetwork:
     return self._decoder(params).logits(hidden_BTD)
 
   def _decoder(self, params: Params) -> Decoder:
-    graphdef, _ = _declare(self.config, self.dtype)
+    graphdef, _ = _declare(self.config, self._types)
     tree: dict[Any, Any] = {}
     for path, value in params.items():
       *parents, name = path.split(".")
@@ -172,10 +195,10 @@ class TransformerNetwork:
 
 @functools.lru_cache(maxsize=64)
 def _declare(
-  config: ModelConfig, dtype: str
+  config: ModelConfig, types: Types
 ) -> tuple[nnx.GraphDef, dict[str, ParamInfo]]:
   """Declares a decoder without making any array."""
-  decoder = nnx.eval_shape(lambda: Decoder(config, jnp.dtype(dtype)))
+  decoder = nnx.eval_shape(lambda: Decoder(config, types))
   graphdef, state = nnx.split(decoder)
   infos = {}
   for path, variable in nnx.to_flat_state(state):
@@ -201,7 +224,8 @@ def random_params(
       this, so that the laws are neither flat nor one-hot.
   """
   params = {}
-  for i, (path, info) in enumerate(sorted(network.param_infos().items())):
+  plain = dataclasses.replace(network, quantize=None)
+  for i, (path, info) in enumerate(sorted(plain.param_infos().items())):
     noise = np.random.default_rng((seed, i)).standard_normal(info.shape)
     if path.endswith(".scale"):
       value = 1 - network.config.norm_offset + 0.1 * noise
@@ -210,4 +234,21 @@ def random_params(
     else:
       value = scale * noise / np.sqrt(info.shape[-1])
     params[path] = jnp.asarray(value, network.dtype)
-  return params
+  return quantized(network, params)
+
+
+def quantized(network: TransformerNetwork, params: Params) -> Params:
+  """Weights as the network keeps them, given those of one without `quantize`.
+
+  Args:
+    network: what the weights are for.
+    params: its weights, by path; nothing in them is quantised.
+  """
+  infos = network.param_infos()
+  kept = dict(params)
+  for path, value in params.items():
+    if infos[path].dtype == "int8":
+      q_OI, scale_O = int8.quantize(np.asarray(value))
+      kept[path] = jnp.asarray(q_OI)
+      kept[path + int8.SCALE] = jnp.asarray(scale_O)
+  return kept

@@ -45,8 +45,12 @@ def chips():
     ).devices
 
 
-def _compile(mesh, family):
-  """A loop of passes, the cache donated, with a model of 8B's widths."""
+def _mesh(chips, shape):
+  return sharding.make_mesh(*shape, chips[: shape[0] * shape[1]])
+
+
+def _network(family, quantize=None):
+  """A model of 8B's widths."""
   config = ModelConfig(
     vocab_size=32768,
     num_layers=LAYERS,
@@ -59,14 +63,18 @@ def _compile(mesh, family):
     max_length=40960,
     **FAMILIES[family],
   )
-  network = TransformerNetwork(config, "bfloat16", "tpu")
+  return TransformerNetwork(config, "bfloat16", "tpu", quantize)
+
+
+def _compile(mesh, network):
+  """A loop of passes, the cache donated."""
 
   def on(spec, shape, dtype):
     where = NamedSharding(mesh, spec)
     return jax.ShapeDtypeStruct(shape, dtype, sharding=where)
 
   params = {
-    path: on(info.spec(mesh), info.shape, network.dtype)
+    path: on(info.spec(mesh), info.shape, info.dtype)
     for path, info in network.param_infos().items()
   }
   cache = jax.eval_shape(lambda: network.init_cache(BATCH, SLOTS))
@@ -95,6 +103,15 @@ def _compile(mesh, family):
   return jitted.lower(params, cache, tokens, start, steps).compile()
 
 
+def _collectives(text):
+  return collections.Counter(
+    re.findall(
+      r" (all-reduce|all-gather|all-to-all|collective-permute)(?:-start)?\(",
+      text,
+    )
+  )
+
+
 # What was compiled for chips that are not here cannot be read from the cache.
 @pytest.mark.filterwarnings("ignore:Error reading persistent compilation")
 @pytest.mark.aot
@@ -108,9 +125,7 @@ def _compile(mesh, family):
   ],
 )
 def test_tpu_program_moves_no_cache(chips, shape, family):
-  count = shape[0] * shape[1]
-  mesh = sharding.make_mesh(*shape, chips[:count])
-  compiled = _compile(mesh, family)
+  compiled = _compile(_mesh(chips, shape), _network(family))
   memory = compiled.memory_analysis()
   shard = (BATCH // shape[0], 8 // shape[1], SLOTS, 128)
   size = int(np.prod(shard)) * 2
@@ -119,11 +134,38 @@ def test_tpu_program_moves_no_cache(chips, shape, family):
   text = compiled.as_text()
   dims = ",".join(map(str, shard))
   assert not re.findall(rf"= bf16\[{dims}\]\S* (?:copy|transpose)\(", text)
-  collectives = collections.Counter(
-    re.findall(
-      r" (all-reduce|all-gather|all-to-all|collective-permute)(?:-start)?\(",
-      text,
-    )
-  )
   reduces = 2 * LAYERS + 1 if shape[1] > 1 else 0
-  assert collectives == ({"all-reduce": reduces} if reduces else {})
+  assert _collectives(text) == ({"all-reduce": reduces} if reduces else {})
+
+
+@pytest.mark.filterwarnings("ignore:Error reading persistent compilation")
+@pytest.mark.aot
+@pytest.mark.parametrize(
+  "shape, family", [((1, 1), "qwen3"), ((1, 4), "qwen3"), ((2, 2), "gemma3")]
+)
+def test_tpu_program_reads_weights_in_8_bits(chips, shape, family):
+  mesh, network = _mesh(chips, shape), _network(family, "int8")
+  shards = {
+    NamedSharding(mesh, info.spec(mesh)).shard_shape(info.shape)
+    for info in network.param_infos().values()
+    if info.dtype == "int8"
+  }
+  wide = sum(
+    2 * np.prod(NamedSharding(mesh, info.spec(mesh)).shard_shape(info.shape))
+    for path, info in _network(family).param_infos().items()
+    if not path.startswith("head.")  # which the loop does not use
+  )
+  compiled = _compile(mesh, network)
+  memory = compiled.memory_analysis()
+  weights = memory.argument_size_in_bytes - memory.alias_size_in_bytes
+  assert wide / 2 < weights < 0.51 * wide
+  # Half of what one matrix of the mlp takes in 8 bits.
+  assert memory.temp_size_in_bytes < 12288 * 4096 // shape[1] // 2
+  text = compiled.as_text()
+  for rows, columns in shards:
+    # Products take int8 as it is: nowhere, fused or not, are there floats.
+    assert re.findall(rf"s8\[{rows},{columns}\b", text)
+    assert not re.findall(rf"= (?:bf16|f32)\[{rows},{columns}\b", text)
+  # One more looks up scales.
+  reduces = 2 * LAYERS + 2 if shape[1] > 1 else 0
+  assert _collectives(text) == ({"all-reduce": reduces} if reduces else {})
