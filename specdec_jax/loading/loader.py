@@ -1,5 +1,7 @@
 """From wherever a model is stored onto a mesh."""
 
+import dataclasses
+import functools
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -9,9 +11,11 @@ import jax
 import numpy as np
 import tqdm
 
+from specdec_jax import quantize as int8
 from specdec_jax import sharding
 from specdec_jax.loading import embedded, gguf, hf, orbax, tokenizer
 from specdec_jax.loading.checkpoint import Checkpoint, Tensor
+from specdec_jax.loading.int8_rows import Bounds, Int8Rows
 from specdec_jax.loading.source import Source, from_folder
 from specdec_jax.models import config as config_lib
 from specdec_jax.models.fields import short
@@ -35,6 +39,7 @@ def load(
   source: str | Path,
   *,
   dtype: str = "bfloat16",
+  quantize: str | None = None,
   mesh: jax.sharding.Mesh | None = None,
   layout: str = "model",
   progress: bool = True,
@@ -49,6 +54,9 @@ def load(
       the id of a model on the Hugging Face hub, or one of the pair that comes
       with the package, "embedded:pycode/target" and "embedded:pycode/draft".
     dtype: "bfloat16" or "float32", of weights and activations.
+    quantize: "int8" keeps matrices and embeddings in 8 bits, half the memory of
+      bfloat16. That makes it another model, see `quantize`: speculative
+      decoding is then exact with respect to the quantised target.
     mesh: where the model lives, see `sharding.make_mesh`; the first device if
       None.
     layout: what its `model` axis does to the weights: "model" splits them,
@@ -63,11 +71,11 @@ def load(
   """
   mesh = sharding.make_mesh() if mesh is None else mesh
   # Refuses a wrong value before anything is downloaded.
-  make_network = _network_maker(dtype, mesh)
+  make_network = _network_maker(dtype, quantize, mesh)
   sharding.check_layout(layout)
   stored = open_source(source)
   config = config_lib.from_hf(stored.fields)
-  check(stored.weights, make_network(config), config)
+  check(stored.weights, TransformerNetwork(config, dtype), config)
   reader = stored.read_tokenizer()
   vocab = config.vocab_size if reader is None else reader.size
   # Some tokens that were added later may lack a row, but not most of them.
@@ -119,11 +127,12 @@ def open_source(source: str | Path) -> Source:
 
 
 def _network_maker(
-  dtype: str, mesh: jax.sharding.Mesh
+  dtype: str, quantize: str | None, mesh: jax.sharding.Mesh
 ) -> Callable[[config_lib.ModelConfig], TransformerNetwork]:
   TransformerNetwork.check_dtype(dtype)
+  TransformerNetwork.check_quantize(quantize)
   platform = mesh.devices.flat[0].platform
-  return lambda config: TransformerNetwork(config, dtype, platform)
+  return lambda config: TransformerNetwork(config, dtype, platform, quantize)
 
 
 def check(
@@ -189,36 +198,57 @@ def _read(
   progress: bool,
 ) -> Params:
   """Reads all weights onto the mesh."""
-  # Largest first: what a tensor takes while it is copied comes on top of what
-  # is there already.
-  items = sorted(
-    network.param_infos().items(), key=lambda item: item[1].bytes, reverse=True
-  )
-  places = network.config.family.stored(_shapes(network), files.tensors)
+  infos = network.param_infos()
+  stored = dataclasses.replace(network, quantize=None)
+  places = network.config.family.stored(_shapes(stored), files.tensors)
   params = {}
   with tqdm.tqdm(
-    total=sum(info.bytes for _, info in items),
+    total=sum(info.bytes for info in infos.values()),
     desc=f"Loading {name}",
     unit="B",
     unit_scale=True,
     disable=not (progress and sys.stderr.isatty()),
     file=sys.stderr,
   ) as bar:
-    for path, info in items:
+    # Largest first: what a tensor takes while it is copied comes on top of what
+    # is there already.
+    for path in sorted(
+      places, key=lambda path: infos[path].bytes, reverse=True
+    ):
+      dtype, place = infos[path].dtype, places[path]
 
-      def part(index, place=places[path], info=info):
-        bounds = tuple(
-          slice(*s.indices(n)[:2])
-          for s, n in zip(index, info.shape, strict=True)
-        )
-        stored = files.read(place.name, place.index(bounds), info.dtype)
-        return stored.T if place.transposed else stored
+      def read(bounds, dtype=dtype, place=place):
+        part = files.read(place.name, place.index(bounds), dtype)
+        return part.T if place.transposed else part
 
-      where = jax.sharding.NamedSharding(mesh, info.spec(mesh))
-      params[path] = jax.make_array_from_callback(info.shape, where, part)
-      params[path].block_until_ready()
-      bar.update(info.bytes)
+      readers: dict[str, Callable[[Bounds], np.ndarray]] = {path: read}
+      if dtype == "int8":
+        columns = infos[path].shape[1]
+        rows = Int8Rows(functools.partial(read, dtype="float32"), columns)
+        readers = {path: rows.weight, path + int8.SCALE: rows.scale}
+      for made, reader in readers.items():
+        params[made] = _place(infos[made], mesh, reader)
+        bar.update(infos[made].bytes)
   return params
+
+
+def _place(
+  info: ParamInfo,
+  mesh: jax.sharding.Mesh,
+  read: Callable[[Bounds], np.ndarray],
+) -> jax.Array:
+  """A parameter on the mesh, of the parts that are read for each device."""
+
+  def part(index):
+    return read(
+      tuple(
+        slice(*s.indices(n)[:2]) for s, n in zip(index, info.shape, strict=True)
+      )
+    )
+
+  where = jax.sharding.NamedSharding(mesh, info.spec(mesh))
+  array = jax.make_array_from_callback(info.shape, where, part)
+  return array.block_until_ready()
 
 
 def _eos_ids(
