@@ -17,7 +17,8 @@ def dtypes(monkeypatch):
   seen = []
   load = sd.load
 
-  def watch(source, *, dtype):
+  def watch(source, *, dtype, quantize):
+    assert quantize is None
     seen.append((str(source), dtype))
     return load(source, dtype=dtype)
 

@@ -254,6 +254,7 @@ def test_ctrl_c_while_warming_up_still_prints_json(generate, monkeypatch):
     ((PROMPT, "--temperature=1e400"), "temperature: expected"),
     ((PROMPT, "--rule=best"), "token, block, gumbel, threshold"),
     ((PROMPT, "--dtype=float8"), "bfloat16|float32"),
+    ((PROMPT, "--quantize=int4"), "<int8>"),
     ((PROMPT, "--top_k=many"), "top_k"),
     ((PROMPT, "--no_such_flag"), "no_such_flag"),
     ((PROMPT, "--target="), "--target: expected"),
