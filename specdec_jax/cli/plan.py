@@ -48,6 +48,13 @@ _DTYPE = flags.DEFINE_enum(
   "Of weights, activations and caches.",
   flag_values=FLAGS,
 )
+_QUANTIZE = flags.DEFINE_enum(
+  "quantize",
+  None,
+  ["int8"],
+  "Weights of both models in 8 bits, as in specdec generate.",
+  flag_values=FLAGS,
+)
 _TOPOLOGY = flags.DEFINE_string(
   "topology",
   chips.AUTO,
@@ -89,7 +96,7 @@ _PLOT = flags.DEFINE_string(
   "plot", None, "Draw the speedup to this PNG file.", flag_values=FLAGS
 )
 _GROUPS = {
-  "models": (_TARGET, _DRAFT, _DTYPE),
+  "models": (_TARGET, _DRAFT, _DTYPE, _QUANTIZE),
   "hardware": (_TOPOLOGY, _MESH, _DRAFT_SHARDING),
   "generation": (_BATCH_SIZE, _CONTEXT_LENGTH, _NUM_DRAFT_TOKENS),
   "output": (_JSON, _PLOT),
@@ -121,6 +128,7 @@ def _plan(argv: Sequence[str]) -> int:
     context_length=_CONTEXT_LENGTH.value,
     num_draft_tokens=_NUM_DRAFT_TOKENS.value,
     dtype=_DTYPE.value,
+    quantize=_QUANTIZE.value,
     draft_layout=_DRAFT_SHARDING.value,
   )
   terminal = Terminal()

@@ -89,6 +89,7 @@ def show(plan: Plan, names: Names, terminal: Terminal) -> None:
   line(
     f"{bucket.batch} rows of {request.context_length} tokens "
     f"({bucket.slots} slots), K = {request.num_draft_tokens}, {request.dtype}"
+    + (f", weights in {request.quantize}" if request.quantize else "")
   )
   line()
   _show_memory(plan, line)
@@ -136,8 +137,9 @@ def _show_memory(plan: Plan, line: Any) -> None:
   line(f"  more chips       {more}")
   shorter = f"{found.context_length} tokens" if found.context_length else "none"
   line(f"  shorter context  {shorter}")
-  verdict = "fits" if found.int8_fits else "does not fit either"
-  line(f"  int8 weights     {_gib(found.int8_total)} GiB, {verdict}")
+  if found.int8_total is not None:
+    verdict = "fits" if found.int8_fits else "does not fit either"
+    line(f"  --quantize=int8  {_gib(found.int8_total)} GiB, {verdict}")
 
 
 def _transfers(found: Iterable[Collective]) -> Iterator[tuple[str, str]]:
@@ -206,6 +208,7 @@ def fields(plan: Plan, names: Names) -> dict[str, Any]:
     "slots": bucket.slots,
     "num_draft_tokens": request.num_draft_tokens,
     "dtype": request.dtype,
+    "quantize": request.quantize,
     "draft_sharding": _layout(plan),
     "fits": memory.fits,
     "memory": _memory_fields(memory),

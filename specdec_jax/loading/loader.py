@@ -21,6 +21,7 @@ from specdec_jax.models import config as config_lib
 from specdec_jax.models.fields import short
 from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.models.transformer import (
+  ParamInfo,
   Params,
   TransformerNetwork,
 )
@@ -132,7 +133,9 @@ def _network_maker(
   TransformerNetwork.check_dtype(dtype)
   TransformerNetwork.check_quantize(quantize)
   platform = mesh.devices.flat[0].platform
-  return lambda config: TransformerNetwork(config, dtype, platform, quantize)
+  return lambda config: TransformerNetwork(
+    config, dtype, platform, quantize=quantize
+  )
 
 
 def check(

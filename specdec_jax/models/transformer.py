@@ -18,7 +18,8 @@ from specdec_jax import quantize as int8
 from specdec_jax import sharding
 from specdec_jax.models import kv_cache
 from specdec_jax.models.config import ModelConfig
-from specdec_jax.models.decoder import Decoder, Types
+from specdec_jax.models.decoder import Decoder
+from specdec_jax.models.matrix import Types
 from specdec_jax.types import Array, PyTree
 
 Params = dict[str, Any]

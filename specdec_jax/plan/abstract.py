@@ -54,13 +54,15 @@ def model(
   config: ModelConfig,
   name: str,
   dtype: str,
+  quantize: str | None,
   mesh: Any,
   layout: str,
 ) -> LanguageModel:
   """A model whose weights are shapes that know where they would lie."""
   size = config.vocab_size
   config = config.with_vocab(size, sharding.vocab_rows(size, mesh))
-  network = TransformerNetwork(config, dtype, "tpu").laid_out(layout, mesh)
+  network = TransformerNetwork(config, dtype, "tpu", quantize=quantize)
+  network = network.laid_out(layout, mesh)
   params: Params = {
     path: jax.ShapeDtypeStruct(
       info.shape,
@@ -103,6 +105,7 @@ class Pair:
     context_length: int,
     num_draft_tokens: int,
     dtype: str,
+    quantize: str | None,
     draft_layout: str,
   ) -> "Pair":
     """The arguments on a mesh, as a generation makes them.
@@ -110,8 +113,8 @@ class Pair:
     Raises:
       ValueError: the two do not go together, or a value is out of its range.
     """
-    ours = model(target, "target", dtype, mesh, "model")
-    theirs = model(draft, "draft", dtype, mesh, draft_layout)
+    ours = model(target, "target", dtype, quantize, mesh, "model")
+    theirs = model(draft, "draft", dtype, quantize, mesh, draft_layout)
     drafter, draft_weights = (
       DraftModel(theirs, num_draft_tokens).bind(ours).split()
     )

@@ -106,20 +106,20 @@ class Remedies:
     larger: the next slice of its kind that is large enough, and the sizes of
       its mesh; None if none is.
     context_length: the longest that fits here; 0 if none does.
-    int8_total: bytes of a device with weights in int8, half of bfloat16's.
+    int8_total: bytes of a device with weights in int8; None where they are.
     int8_fits: whether that fits.
   """
 
   larger: tuple[Topology, tuple[int, int]] | None
   context_length: int
-  int8_total: int
+  int8_total: int | None
   int8_fits: bool
 
 
 def remedies(
   memory: Memory,
   pair: Pair,
-  dtype: str,
+  int8: Pair | None,
   larger: tuple[Topology, tuple[int, int]] | None,
 ) -> Remedies:
   """What would make it fit.
@@ -127,19 +127,22 @@ def remedies(
   Args:
     memory: that of the pair.
     pair: the pair.
-    dtype: of its weights.
+    int8: the same pair with weights in int8; None where they are.
     larger: the next slice that it fits, and its mesh.
   """
   kinds = memory.kinds
   caches = sum(kinds[name] for name in _CACHES)
   room = memory.capacity - (memory.total - caches)
   slots = buckets.slots_within(int(pair.bucket.slots * max(room, 0) / caches))
-  weights = sum(kinds[name] for name in _WEIGHTS)
-  share = 0.5 if dtype == "bfloat16" else 0.75
-  int8 = memory.total - int(weights * share)
+  small = None
+  if int8 is not None:
+    held_int8 = held(int8)
+    small = memory.total - sum(
+      kinds[name] - held_int8[name] for name in _WEIGHTS
+    )
   return Remedies(
     larger,
     max(slots - pair.engine.spare_slots, 0),
-    int8,
-    int8 <= memory.capacity,
+    small,
+    small is not None and small <= memory.capacity,
   )

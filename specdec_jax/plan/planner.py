@@ -37,6 +37,7 @@ class Request:
     context_length: tokens of prompt and text together.
     num_draft_tokens: K.
     dtype: of weights, activations and caches.
+    quantize: "int8" or None: of the weights of both.
     draft_layout: where the draft's weights lie, see `load`.
   """
 
@@ -48,6 +49,7 @@ class Request:
   context_length: int = 4000
   num_draft_tokens: int = 4
   dtype: str = "bfloat16"
+  quantize: str | None = None
   draft_layout: str = "auto"
 
   def pair(self, mesh: Mesh | AbstractMesh) -> Pair:
@@ -63,6 +65,7 @@ class Request:
       context_length=self.context_length,
       num_draft_tokens=self.num_draft_tokens,
       dtype=self.dtype,
+      quantize=self.quantize,
       draft_layout=self.draft_layout,
     )
 
@@ -213,7 +216,10 @@ def _remedies(
     ),
     None,
   )
-  return fit.remedies(memory, pair, request.dtype, larger)
+  int8 = None
+  if request.quantize is None:
+    int8 = dataclasses.replace(request, quantize="int8").pair(pair.target.mesh)
+  return fit.remedies(memory, pair, int8, larger)
 
 
 def _splits(topology: Topology, rows: int) -> Iterator[tuple[int, int]]:

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from specdec_jax import quantize
-from specdec_jax.models import decoder
+from specdec_jax.models import decoder, matrix
 from specdec_jax.models.transformer import (
   TransformerNetwork,
   quantized,
@@ -120,7 +120,7 @@ def test_products_for_other_platforms_give_the_same(dtype):
 @pytest.mark.parametrize("upcast", [False, True])
 def test_scales_are_not_rounded_to_the_types_of_activations(upcast):
   config = tiny.network("llama").config
-  types = decoder.Types(jnp.dtype("bfloat16"), quantized=True, upcast=upcast)
+  types = matrix.Types(jnp.dtype("bfloat16"), quantized=True, upcast=upcast)
   table = decoder.Table("vocab", 32, config, types)
   rng = np.random.default_rng(0)
   q, scale = quantize.quantize(rng.standard_normal((32, 16)))

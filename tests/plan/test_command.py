@@ -110,7 +110,7 @@ def test_what_does_not_fit(plan, compiled):
   assert "it does not fit: " in out
   assert "more chips       v5e:2x2, mesh data:1,model:4" in out
   assert "shorter context  none" in out
-  assert "int8 weights     " in out
+  assert "--quantize=int8  " in out
   assert "speedup" not in out
   code, out, _ = plan(*PAIR, "--topology=v5e:1x1", "--json")
   found = json.loads(out)
