@@ -254,9 +254,12 @@ class Decoder(nnx.Module):
     )
     if cache:
       # Only when all layers have read: XLA for TPU would bring each layer's
-      # cache to the chip to read and write it there, and take all of it back.
+      # cache to the chip to read and write it there, and take all of it back;
+      # XLA for CPU would copy it. The barrier keeps the one from it. The other
+      # takes barriers out too early: for it the places depend on what was read.
       x_BTD, new = lax.optimization_barrier((x_BTD, new))
-      cache = kv_cache.extend(cache, new, position_BT)
+      late_BT = jnp.minimum(position_BT, 2**30 + (x_BTD[..., 0] > 0))
+      cache = kv_cache.extend(cache, new, late_BT)
     return self.final_norm(x_BTD), tapped_BTF, cache
 
   def _angles(self, position_BT: Array) -> tuple[rope.Angles | None, ...]:
