@@ -17,10 +17,10 @@ def dtypes(monkeypatch):
   seen = []
   load = sd.load
 
-  def watch(source, *, dtype, quantize):
-    assert quantize is None
+  def watch(source, *, dtype, **options):
+    assert options["quantize"] is None
     seen.append((str(source), dtype))
-    return load(source, dtype=dtype)
+    return load(source, dtype=dtype, **options)
 
   monkeypatch.setattr(sd, "load", watch)
   return seen

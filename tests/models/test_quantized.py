@@ -180,6 +180,11 @@ def test_one_row_is_enough_in_int8():
       assert network.min_rows == 1
 
 
+def test_programs_are_not_shared_with_networks_of_floats():
+  network = tiny.network("llama")
+  assert int8(network) == int8(tiny.network("llama")) != network
+
+
 def test_quantising_floats_is_what_random_weights_do():
   network = tiny.network("llama")
   params = quantized(int8(network), random_params(network, 4))
