@@ -133,9 +133,7 @@ def _network_maker(
   TransformerNetwork.check_dtype(dtype)
   TransformerNetwork.check_quantize(quantize)
   platform = mesh.devices.flat[0].platform
-  return lambda config: TransformerNetwork(
-    config, dtype, platform, quantize=quantize
-  )
+  return lambda config: TransformerNetwork(config, dtype, platform, quantize)
 
 
 def check(

@@ -64,17 +64,17 @@ class TransformerNetwork:
     dtype: of weights, activations and cache: "float32" or "bfloat16". Norms,
       RoPE, softmax and logits are float32 in both.
     platform: where it runs, "cpu" or "tpu"; the process's default if None.
-    split: whether its weights and caches are split over the mesh's `model`
-      axis, or each device has all of them.
     quantize: "int8" if matrices and embeddings are quantised, see `quantize`;
       norms, biases and learned positions are not.
+    split: whether its weights and caches are split over the mesh's `model`
+      axis, or each device has all of them.
   """
 
   config: ModelConfig
   dtype: str = "bfloat16"
   platform: str | None = None
-  split: bool = True
   quantize: str | None = None
+  split: bool = True
 
   def __post_init__(self) -> None:
     self.check_dtype(self.dtype)

@@ -61,7 +61,7 @@ def model(
   """A model whose weights are shapes that know where they would lie."""
   size = config.vocab_size
   config = config.with_vocab(size, sharding.vocab_rows(size, mesh))
-  network = TransformerNetwork(config, dtype, "tpu", quantize=quantize)
+  network = TransformerNetwork(config, dtype, "tpu", quantize)
   network = network.laid_out(layout, mesh)
   params: Params = {
     path: jax.ShapeDtypeStruct(
