@@ -138,7 +138,7 @@ class Packer:
       tokens_BS=tokens_BS,
       length_B=column(lengths, np.int32),
       limit_B=column((request.limit for request in rows), np.int32),
-      seed_B=column((p.seed for p in params), np.uint32),
+      seed_B=column((request.seed for request in rows), np.uint32),
       eos_BE=eos_BE,
       law=Law.of(params, lengths, self.vocab_size if self.controlled else None),
       stop_B=stop_B,

@@ -132,4 +132,6 @@ class Conversation:
     new = max(min(self._max_new_tokens, room), 1)
     check_request("conversation", len(tokens), new, params, target)
     seed = (params.seed + self._turns) % 2**32
-    return Request(tuple(tokens), dataclasses.replace(params, seed=seed), new)
+    return Request(
+      tuple(tokens), dataclasses.replace(params, seed=0), new, seed
+    )

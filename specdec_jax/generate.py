@@ -133,13 +133,13 @@ class SpeculativeDecoder:
         )
     rows = encode_all(prompts, self.target)
     requests = []
-    for index, (row, p) in enumerate(
+    for index, (row, (p, seed)) in enumerate(
       zip(rows, _per_prompt(sampling, len(rows), num_samples), strict=True)
     ):
       new = p.max_new_tokens or max_new_tokens
       check_request(f"prompt {index}", len(row), new, p, self.target)
       requests += [
-        Request(tuple(row), _with_seed(p, sample), new)
+        Request(tuple(row), p, new, (seed + sample) % 2**32)
         for sample in range(num_samples)
       ]
     return Generation(
@@ -185,18 +185,17 @@ def _per_prompt(
   sampling: SamplingParams | Sequence[SamplingParams],
   prompts: int,
   num_samples: int,
-) -> list[SamplingParams]:
+) -> list[tuple[SamplingParams, int]]:
+  """Of each prompt the parameters, with seed 0, and the first sample's seed."""
   if isinstance(sampling, SamplingParams):
+    shared = dataclasses.replace(sampling, seed=0)
     return [
-      _with_seed(sampling, prompt * num_samples) for prompt in range(prompts)
+      (shared, sampling.seed + prompt * num_samples)
+      for prompt in range(prompts)
     ]
   if len(sampling) != prompts:
     raise ValueError(
       "sampling: expected one SamplingParams, or one for each of the "
       f"{prompts} prompts, got {len(sampling)}"
     )
-  return list(sampling)
-
-
-def _with_seed(params: SamplingParams, number: int) -> SamplingParams:
-  return dataclasses.replace(params, seed=(params.seed + number) % 2**32)
+  return [(dataclasses.replace(p, seed=0), p.seed) for p in sampling]

@@ -214,21 +214,17 @@ class Generation:
       for index in itertools.islice(self._waiting, len(free))
     ]
     sources, source = self._source or ({}, None)
-    entering = list(
-      itertools.takewhile(lambda r: r.seedless in sources, waiting)
-    )
+    entering = list(itertools.takewhile(lambda r: r in sources, waiting))
     if not entering:
       source, entering = None, waiting
-      distinct = dict.fromkeys(request.seedless for request in entering)
+      distinct = dict.fromkeys(entering)
       sources = {request: row for row, request in enumerate(distinct)}
     rows = free[: len(entering)]
     for row in rows:
       self._rows[row] = self._waiting.popleft()
       self._entered[row] = self._decode_seconds
     # The next may be a sample of the same prompt, and take its row from here.
-    more = bool(self._waiting) and (
-      self._requests[self._waiting[0]].seedless in sources
-    )
+    more = bool(self._waiting) and (self._requests[self._waiting[0]] in sources)
     if state is None and len(sources) == len(entering) and not more:
       return self._prefilled(entering, self._bucket)
     if state is None:
@@ -238,7 +234,7 @@ class Generation:
       source = self._prefilled(list(sources), bucket)
     self._source = (sources, source) if more else None
     return self._placed(
-      source, state, [sources[r.seedless] for r in entering], rows, entering
+      source, state, [sources[request] for request in entering], rows, entering
     )
 
   def _placed(
@@ -260,7 +256,7 @@ class Generation:
     values = (
       padded(take, 0, np.int32),
       padded(rows, self._bucket.batch, np.int32),
-      padded((request.params.seed for request in requests), 0, np.uint32),
+      padded((request.seed for request in requests), 0, np.uint32),
     )
     put = programs.stepper(place, (), source, state, *values)
     self._compile_seconds += put.seconds
@@ -340,20 +336,19 @@ class Generation:
     log_probs = None
     if host.log_probs_BS is not None and request.params.logprobs:
       log_probs = host.log_probs_BS[row, new].tolist()
-    counts = jax.tree.map(lambda leaf: leaf[row : row + 1], host.counts)
     return Completion(
       tokens=tokens,
       pieces=self._texts.pieces(request, tokens, reason),
       finish_reason=reason,
       drafted=host.drafted_BS[row, new].tolist(),
       log_probs=log_probs,
-      stats=Stats.of_rows(counts)[0],
+      stats=Stats.of_row(host.counts, row),
       seconds=self._decode_seconds - self._entered[row],
     )
 
 
 def _not_begun(engine: Engine) -> Completion:
-  (stats,) = Stats.of_rows(Counts.zero(1, engine.drafter.num_draft_tokens))
+  stats = Stats.of_row(Counts.zero(1, engine.drafter.num_draft_tokens), 0)
   return Completion([], [], None, [], None, stats, 0.0)
 
 

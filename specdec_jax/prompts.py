@@ -15,26 +15,25 @@ Prompt = str | Sequence[int] | Sequence[Message]
 class Request:
   """A prompt to continue, checked and ready.
 
+  Requests that differ in their seeds alone are equal: they share all work but
+  the drawing of tokens.
+
   Attributes:
     tokens: the prompt.
-    params: how to continue it.
+    params: how to continue it; of seed 0.
     max_new_tokens: the most tokens to generate.
+    seed: of its draws.
   """
 
   tokens: tuple[int, ...]
   params: SamplingParams
   max_new_tokens: int
+  seed: int = dataclasses.field(default=0, compare=False)
 
   @property
   def limit(self) -> int:
     """The length at which it ends."""
     return len(self.tokens) + self.max_new_tokens
-
-  @property
-  def seedless(self) -> "Request":
-    """Equal for requests that share all work but the drawing of tokens."""
-    params = dataclasses.replace(self.params, seed=0)
-    return dataclasses.replace(self, params=params)
 
 
 def encode_all(

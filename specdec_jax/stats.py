@@ -67,23 +67,14 @@ class Stats:
   accepted_per_position: tuple[int, ...]
 
   @classmethod
-  def of_rows(cls, counts: Counts) -> list["Stats"]:
-    """One `Stats` per row of counters on the host."""
-    return [
-      cls(
-        int(tokens),
-        int(passes),
-        tuple(int(n) for n in drafted),
-        tuple(int(n) for n in accepted),
-      )
-      for tokens, passes, drafted, accepted in zip(
-        counts.tokens_B,
-        counts.passes_B,
-        counts.drafted_BK,
-        counts.accepted_BK,
-        strict=True,
-      )
-    ]
+  def of_row(cls, counts: Counts, row: int) -> "Stats":
+    """Those of one row of counters on the host."""
+    return cls(
+      counts.tokens_B[row].item(),
+      counts.passes_B[row].item(),
+      tuple(counts.drafted_BK[row].tolist()),
+      tuple(counts.accepted_BK[row].tolist()),
+    )
 
   @classmethod
   def total(cls, rows: Iterable["Stats"]) -> "Stats":

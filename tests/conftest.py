@@ -24,11 +24,27 @@ if not os.environ.get("SPECDEC_MODELS"):
 
 import jax  # noqa: E402
 
+from specdec_jax import programs  # noqa: E402
+
 # Only here, not in the environment: programs that tests start see what a user
 # would see. Simulated devices cost single-device programs nothing measurable.
 jax.config.update("jax_num_cpu_devices", 8)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_default_matmul_precision", "highest")
+
+
+# Linux lets a process map 65,530 pieces of memory. Each compiled program has
+# some, and XLA dies where it gets no more.
+_MAPS = pathlib.Path("/proc/self/maps")
+_MANY = 30_000
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _programs_go_when_they_are_many():
+  yield
+  if _MAPS.exists() and _MAPS.read_bytes().count(b"\n") > _MANY:
+    programs._compile.cache_clear()
+    jax.clear_caches()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

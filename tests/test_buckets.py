@@ -71,7 +71,7 @@ def _pack(requests, controlled=False, stops=None):
 
 
 def test_rows_that_fill_up_a_batch_end_at_once():
-  made = _pack([Request((1, 2), SamplingParams(seed=5), 3)])
+  made = _pack([Request((1, 2), SamplingParams(), 3, seed=5)])
   assert made.tokens_BS[0, :2].tolist() == [1, 2]
   assert made.length_B.tolist() == [2, 1, 1, 1]
   assert made.limit_B.tolist() == [5, 1, 1, 1]

@@ -20,7 +20,7 @@ def _counts() -> Counts:
 
 
 def test_rows():
-  first, second = Stats.of_rows(_counts())
+  first, second = (Stats.of_row(_counts(), row) for row in range(2))
   assert first == Stats(8, 3, (3, 3, 2), (2, 2, 1))
   assert second == Stats(1, 1, (0, 0, 0), (0, 0, 0))
   assert (first.draft_tokens, first.accepted_tokens) == (8, 5)
@@ -30,12 +30,12 @@ def test_rows():
 
 def test_every_pass_adds_one_token_to_the_drafts_kept():
   # True unless a row ends within a block; the bonus is counted in tau.
-  first, _ = Stats.of_rows(_counts())
+  first = Stats.of_row(_counts(), 0)
   assert first.new_tokens == first.accepted_tokens + first.target_passes
 
 
 def test_total_is_the_sum_and_not_a_mean_of_means():
-  total = Stats.total(Stats.of_rows(_counts()))
+  total = Stats.total(Stats.of_row(_counts(), row) for row in range(2))
   assert total == Stats(9, 4, (3, 3, 2), (2, 2, 1))
   assert total.tokens_per_target_pass == pytest.approx(9 / 4)
   assert total.acceptance_rate == pytest.approx(5 / 8)
@@ -51,7 +51,7 @@ def test_figures_of_nothing_are_nan_and_null():
 
 
 def test_dictionary_has_every_figure():
-  first, _ = Stats.of_rows(_counts())
+  first = Stats.of_row(_counts(), 0)
   assert json.loads(json.dumps(first.to_dict())) == {
     "new_tokens": 8,
     "target_passes": 3,
