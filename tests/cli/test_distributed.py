@@ -147,7 +147,9 @@ def test_one_that_is_killed_ends_the_other(job, generate, write, tmp_path):
   (code, _), _, (err, _) = job.wait(_GRACE)
   assert code not in (0, 130)
   assert f"holds {before} results already" in err
-  assert "process 0: specdec generate: error: another process has ended" in err
+  # Gloo has noticed, or JAX has: see docs/many_hosts.md.
+  ours = "process 0: specdec generate: error: another process has ended: "
+  assert ours in err or "the JAX distributed service detected" in err
 
   before = len(_results(path))
   assert generate(*flags, f"--output={whole}")[0] == 0

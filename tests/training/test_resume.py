@@ -51,7 +51,7 @@ sys.exit(main.main(sys.argv[1:]))
 """
 # What this process has by tests/conftest.py, so that both compile the same.
 _SETTINGS = {
-  "JAX_NUM_CPU_DEVICES": "4",
+  "JAX_NUM_CPU_DEVICES": "8",
   "JAX_DEFAULT_MATMUL_PRECISION": "highest",
 }
 
