@@ -63,8 +63,8 @@ need() {
 # need_seconds VARIABLE DEFAULT: ends the script if it is not a whole number.
 need_seconds() {
   printf -v "$1" %s "${!1:-$2}"
-  [[ ${!1} =~ ^(0|[1-9][0-9]*)$ ]] ||
-    die "$1=${!1} is not a whole number of seconds" 2
+  [[ ${!1} =~ ^(0|[1-9][0-9]{0,8})$ ]] ||
+    die "$1=${!1} is not a whole number of seconds, of 9 digits at most" 2
 }
 
 # need_tpu: the variables that name the TPU, and from them the flags that every
@@ -117,11 +117,17 @@ describe_request() {
   initiator='' kind='' message=''
   if told=$(run "${describe[@]}"); then
     IFS='|' read -r state initiator kind message <<<"${told//$'\n'/ }"
-  elif grep -q NOT_FOUND "$work/errors"; then
+    [[ -n $state ]] || state=UNKNOWN message='gcloud said nothing'
+  elif not_found; then
     state=NOT_FOUND
   else
     state=UNKNOWN message=$(reason)
   fi
+}
+
+# not_found: whether the last failed command says that there is no such request.
+not_found() {
+  grep -qE '^ERROR: (\([^)]*\) )?NOT_FOUND: ' "$work/errors"
 }
 
 # count_workers: sets workers, from WORKERS or by asking. --dry_run asks nobody
@@ -129,7 +135,8 @@ describe_request() {
 count_workers() {
   workers=${WORKERS:-}
   if [[ -n $workers ]]; then
-    [[ $workers =~ ^[1-9][0-9]*$ ]] || die "WORKERS=$workers is not a number" 2
+    [[ $workers =~ ^[1-9][0-9]{0,3}$ ]] ||
+      die "WORKERS=$workers is not a whole number from 1 to 9999" 2
     return
   fi
   local ask=(gcloud compute tpus tpu-vm describe "$NAME"

@@ -24,6 +24,7 @@ read_arguments --wait "$@"
 [[ ${#arguments[@]} == 0 ]] || misused "what is ${arguments[0]}?"
 need_tpu
 need_seconds TIMEOUT 3600
+need_seconds POLL 20
 open="the request may still be granted, and then costs money: $delete_it"
 trap 'die "interrupted; $open" 130' INT TERM HUP
 
@@ -56,7 +57,7 @@ v5litepod-N nor v6e-N; for chips on GKE see launch/README.md" ;;
       die "$NAME exists already and is an ACTIVE $kind: if it is yours, \
 go on with launch/tpu_setup.sh; if not, take another NAME"
     fi
-    die "the name $NAME is taken ($kind, $state): take another NAME, wait \
+    die "the name $NAME is taken (${kind:+$kind, }$state${message:+: $message}): take another NAME, wait \
 for this one with --wait, or delete it: $delete_it"
   fi
 fi
@@ -80,7 +81,7 @@ taken away, deleted, or its time was over}; $delete_it" ;;
   esac
   ((SECONDS < TIMEOUT)) || die "$NAME is $state after $TIMEOUT s${message:+ \
 ($message)}; $open, launch/tpu_create.sh --wait waits on"
-  sleep "${POLL:-20}"
+  sleep "$POLL"
 done
 echo "$NAME is there, and costs money from now on. Next: launch/tpu_setup.sh"
 echo "At the end: $delete_it"

@@ -19,6 +19,7 @@ read_arguments --yes "$@"
 [[ ${#arguments[@]} == 0 ]] || misused "what is ${arguments[0]}?"
 need_tpu
 need_seconds TIMEOUT 600
+need_seconds POLL 20
 
 # --force: the TPU as well, without which an ACTIVE request is not deleted.
 delete=(gcloud compute tpus queued-resources delete "$NAME" --force
@@ -47,7 +48,7 @@ if ! given --yes; then
 fi
 if ! run "${delete[@]}"; then
   why=$(reason)
-  ! grep -q NOT_FOUND "$work/errors" || nothing
+  ! not_found || nothing
   die "$NAME was not deleted and may cost money: $why"
 fi
 while true; do
@@ -55,6 +56,6 @@ while true; do
   [[ $state != NOT_FOUND ]] || break
   ((SECONDS < TIMEOUT)) || die "$NAME is still $state after $TIMEOUT s and may \
 cost money; look with: gcloud compute tpus queued-resources list --zone=$ZONE"
-  sleep "${POLL:-20}"
+  sleep "$POLL"
 done
 echo "$NAME and its TPU are gone."

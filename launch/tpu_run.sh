@@ -8,7 +8,8 @@
 #
 # The ARGUMENTS are those of specdec, "generate --prompt .." for example, and
 # arrive as they are. Files are those of the workers, relative to the home folder
-# there. With more than one worker --distributed is added.
+# there. With more than one worker generate gets --distributed, and they work as
+# one; any other command runs on each worker by itself.
 #
 # What worker N writes goes to LOGS/worker-N.log, that of worker 0 also to the
 # terminal. The exit code is that of the first worker that failed. Ctrl-C ends
@@ -29,8 +30,8 @@ for argument in "${arguments[@]}"; do
     --distributed | --distributed=* | --nodistributed) distributed=0 ;;
   esac
 done
-if [[ $distributed == 1 && ${arguments[0]} != -* ]]; then
-  arguments=("${arguments[0]}" --distributed "${arguments[@]:1}")
+if [[ $distributed == 1 && ${arguments[0]} == generate ]]; then
+  arguments=(generate --distributed "${arguments[@]:1}")
 fi
 command='test -f specdec-jax/environment || {'
 command+=' echo "this worker is not set up; run launch/tpu_setup.sh" >&2; exit 1; }'

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 import jax
 import numpy as np
 from jax import lax
+from jax.experimental import mesh_utils
 from jax.sharding import (
   AbstractMesh,
   AxisType,
@@ -81,9 +82,11 @@ def make_mesh(
       f"a {data}x{model} mesh needs {count} devices, {len(found)} found"
     )
   if devices is None and len(found) == count:
-    # Lets JAX order the chips after the interconnect.
-    auto = (AxisType.Auto,) * 2
-    ordered = jax.make_mesh((data, model), (DATA, MODEL), auto).devices
+    # Lets JAX order the chips after the interconnect, whose axes need not be
+    # ours.
+    ordered = mesh_utils.create_device_mesh(
+      (data, model), found, allow_split_physical_axes=True
+    )
   else:
     ordered = np.array(found[:count])
   axes = _axes(data, model)

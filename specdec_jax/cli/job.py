@@ -19,6 +19,9 @@ from typing import Any
 
 import jax
 import numpy as np
+
+# The coordination service's client has no public name.
+from jax._src import distributed
 from jax.experimental import multihost_utils
 
 from specdec_jax.cli import command
@@ -108,7 +111,9 @@ def run(name: str, body: Callable[[Job], int]) -> int:
     the interpreter's end each would wait for the others.
   """
   _keep_stdout()
-  job = Job(jax.process_index(), jax.process_count())
+  # Not what the devices say: they may not start, and then the others hear why.
+  state = distributed.global_state
+  job = Job(state.process_id, state.num_processes)
   if job.count == 1:
     return body(job)
   job.heed_ctrl_c()
@@ -119,6 +124,7 @@ def run(name: str, body: Callable[[Job], int]) -> int:
   def guarded() -> int:
     try:
       with _silence() if job.index else contextlib.nullcontext():
+        jax.devices()
         return body(job)
     except BaseException as error:
       failed.append(error)
@@ -170,9 +176,6 @@ class _Board:
 
   def __init__(self, name: str, index: int):
     """Ends this process as soon as another one has failed."""
-    # The only part of the coordination service's client without a public name.
-    from jax._src import distributed
-
     self._client: Any = distributed.global_state.client
     self._who = f"process {index} has ended"
     self._err = sys.stderr

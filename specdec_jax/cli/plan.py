@@ -65,12 +65,18 @@ _MESH = flags.DEFINE_string(
   "mesh",
   None,
   "How the slice is split: data:2,model:4 splits the rows of a batch in 2 and "
-  "the weights in 4. If not given, the weights over all of it.",
+  "the weights in 4. If not given, the weights over all of it; on slices that "
+  "auto tries rows as well, where that is needed.",
   flag_values=FLAGS,
 )
 _DRAFT_SHARDING = mesh_flag.define_draft_sharding(FLAGS)
 _BATCH_SIZE = flags.DEFINE_integer(
-  "batch_size", 8, "Rows side by side.", lower_bound=1, flag_values=FLAGS
+  "batch_size",
+  8,
+  "Rows side by side.",
+  lower_bound=1,
+  upper_bound=2**16,
+  flag_values=FLAGS,
 )
 _CONTEXT_LENGTH = flags.DEFINE_integer(
   "context_length",
@@ -117,6 +123,8 @@ def _plan(argv: Sequence[str]) -> int:
   path = None if _PLOT.value is None else Path(_PLOT.value).expanduser()
   if path is not None and not path.parent.is_dir():
     raise ValueError(f"--plot: no such folder: {path.parent}")
+  if path is not None and (path.suffix.lower() != ".png" or path.is_dir()):
+    raise ValueError(f"--plot: expected a PNG file, for example x.png: {path}")
   # Nothing is run here: a TPU that may be there stays free for others.
   jax.config.update("jax_platforms", "cpu")
   request = planner.Request(

@@ -73,8 +73,8 @@ def notes(plan: Plan, names: Names) -> Iterator[str]:
       "them; the generation is compiled whole, for its memory"
     )
     yield (
-      "sampling, acceptance and the host are not in the times: they are "
-      "bounds, not measurements"
+      "sampling, acceptance and the host are not in the times, and transfers "
+      "go around one ring: estimates, not measurements"
     )
 
 
@@ -203,7 +203,7 @@ def fields(plan: Plan, names: Names) -> dict[str, Any]:
     "draft": names[1],
     "topology": plan.topology.name,
     "mesh": {"data": plan.mesh[0], "model": plan.mesh[1]},
-    "batch_size": bucket.batch,
+    "batch_size": request.batch_size,
     "context_length": request.context_length,
     "slots": bucket.slots,
     "num_draft_tokens": request.num_draft_tokens,

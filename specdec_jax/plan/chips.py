@@ -36,7 +36,6 @@ class Chip:
     usable_bytes: what the compiler lets a program have of it.
     hbm_bandwidth: bytes per second between a chip and its memory.
     bf16_flops: peak floating-point operations per second in bfloat16.
-    int8_flops: the same in int8; None where it is not published.
     link_bandwidth: bytes per second of one link to a neighbour, in both
       directions together.
     slices: shapes that can be had, from small to large.
@@ -48,7 +47,6 @@ class Chip:
   usable_bytes: int
   hbm_bandwidth: float
   bf16_flops: float
-  int8_flops: float | None
   link_bandwidth: float
   slices: tuple[str, ...]
   devices: int = 1
@@ -62,7 +60,6 @@ CHIPS = (
     usable_bytes=int(15.75 * _GIB),
     hbm_bandwidth=819e9,
     bf16_flops=197e12,
-    int8_flops=393e12,
     link_bandwidth=400e9 / 4,
     slices=_FLAT,
   ),
@@ -72,7 +69,6 @@ CHIPS = (
     usable_bytes=int(31.24 * _GIB),
     hbm_bandwidth=1638e9,
     bf16_flops=918e12,
-    int8_flops=1836e12,
     link_bandwidth=800e9 / 4,
     slices=_FLAT,
   ),
@@ -83,7 +79,6 @@ CHIPS = (
     hbm_bandwidth=2765e9,
     bf16_flops=459e12,
     # Not on its page; from https://jax-ml.github.io/scaling-book/tpus
-    int8_flops=918e12,
     link_bandwidth=1200e9 / 6,
     slices=_CUBIC,
   ),
@@ -93,7 +88,6 @@ CHIPS = (
     usable_bytes=int(2 * 94.74 * _GIB),
     hbm_bandwidth=7380e9,
     bf16_flops=2307e12,
-    int8_flops=None,  # its page tells of FP8 only
     link_bandwidth=1200e9 / 6,
     slices=_CUBIC,
     devices=2,  # two chiplets, each with its half of the memory

@@ -151,13 +151,19 @@ def make(
     return _plan(request, request.topology, tell)
   plan = None
   for topology in chips.by_size():
-    if not _fits(request, topology):
-      continue
-    plan = _plan(request, topology, tell)
-    if plan.memory.fits:
-      return plan
+    given = [request.mesh] if request.mesh else None
+    for mesh in given or _splits(topology, request.batch_size):
+      split = dataclasses.replace(request, mesh=mesh)
+      if not _fits(split, topology):
+        continue
+      plan = _plan(split, topology, tell)
+      if plan.memory.fits:
+        return plan
   if plan is None:
-    raise ValueError("this pair fits none of the slices known; see --help")
+    where = "" if request.mesh is None else " on that mesh"
+    raise ValueError(
+      f"this pair fits none of the slices known{where}; see --help"
+    )
   return plan
 
 
@@ -186,6 +192,10 @@ def _plan(
       memory = fit.memory_of(pair, topology, program)
       found = [_pass(pair, topology, *it) for it in costs]
     except passes.DoesNotFit as error:
+      if error.needed is None:
+        raise ValueError(
+          f"{topology.name}: the compiler refuses it: {error}"
+        ) from error
       memory = fit.memory_of(pair, topology, needed=error.needed)
   if not memory.fits:
     found = []
@@ -198,7 +208,7 @@ def _plan(
     remedies=None if found else _remedies(request, memory, pair, topology),
     program=program,
     passes=found,
-    prediction=predict(pair.bucket.batch, found) if found else None,
+    prediction=predict(request.batch_size, found) if found else None,
     seconds=time.perf_counter() - begin,
   )
 

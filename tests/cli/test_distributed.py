@@ -30,7 +30,8 @@ class Job:
     self._models = [f"--target={target}", f"--draft={draft}", "--dtype=float32"]
     self.processes = []
 
-  def start(self, *flags, stdin=None, count=2):
+  def start(self, *flags, stdin=None, count=2, other=()):
+    """`other`: variables of the last process."""
     where = _free_address()
     self.processes = [
       self._process(
@@ -42,11 +43,12 @@ class Job:
         f"--process_id={index}",
         *flags,
         stdin=None if index else stdin,
+        variables=dict(other) if index == count - 1 else {},
       )
       for index in range(count)
     ]
 
-  def _process(self, index, *flags, stdin):
+  def _process(self, index, *flags, stdin, variables):
     command = [sys.executable, "-m", "specdec_jax.cli.main", "generate"]
     with (
       open(stdin or os.devnull, "rb") as read,
@@ -58,7 +60,7 @@ class Job:
         stdin=read,
         stdout=out,
         stderr=err,
-        env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"},
+        env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"} | variables,
       )
 
   def wait(self, seconds=_PATIENCE):
@@ -168,6 +170,13 @@ def test_what_process_0_cannot_read_ends_the_other(job, tmp_path):
   assert other == (
     f"process 1: specdec generate: error: process 0 has ended: {reason}"
   )
+
+
+def test_devices_that_do_not_start_end_the_other(job):
+  job.start(_MESH, "--prompt=a", other={"JAX_PLATFORMS": "rocm"})
+  codes, out, (err, _) = job.wait(_PATIENCE)
+  assert (codes, out) == ([1, 1], ["", ""])
+  assert "error: process 1 has ended: " in err and "rocm" in err
 
 
 def test_one_that_does_not_come_is_not_waited_for():

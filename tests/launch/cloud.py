@@ -200,7 +200,7 @@ class Cloud:
       "NAME": "specdec",
       "ZONE": "us-west4-a",
       "ACCELERATOR": "v6e-8",
-      "POLL": "0.01",
+      "POLL": "0",
     }
     variables = defaults | variables
     return subprocess.Popen(

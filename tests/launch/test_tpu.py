@@ -103,9 +103,11 @@ def test_a_missing_variable_is_named(cloud, verb, variable, value):
   ("verb", "variables"),
   [
     ("create", {"TIMEOUT": "soon"}),
+    ("create", {"POLL": "often"}),
     ("create", {"PROVISIONING": "stolen"}),
     ("create", {"ACCELERATOR": "v5p-8"}),
     ("delete", {"TIMEOUT": "1.5"}),
+    ("delete", {"POLL": "-1"}),
     ("setup", {"CONSTRAINTS": "nowhere.txt"}),
     ("run", {"WORKERS": "all"}),
   ],
@@ -359,6 +361,13 @@ def test_it_asks_before(cloud, answer, deleted):
 def test_with_nobody_to_ask_nothing_is_deleted(cloud):
   assert "--yes" in failed(cloud.run("delete"))
   assert cloud.heard() == []
+
+
+def test_that_something_else_is_not_found_is_a_failure(cloud):
+  reason = "host NOT_FOUND in DNS"
+  cloud.play(fails=("queued-resources delete", "UNAVAILABLE", reason))
+  line = failed(cloud.run("delete", "--yes"))
+  assert "may cost money" in line and reason in line
 
 
 @pytest.mark.parametrize("when", ["before", "meanwhile"])

@@ -170,6 +170,7 @@ def test_arguments_arrive_as_they_are(cloud):
       ["generate", "--p", "a --distributed b"],
       ["generate", "--distributed", "--p", "a --distributed b"],
     ),
+    (["convert", "a", "b"], ["convert", "a", "b"]),
     (["--version"], ["--version"]),
   ],
 )

@@ -4,6 +4,7 @@ import functools
 
 import pytest
 
+from specdec_jax import sharding
 from specdec_jax.plan import abstract, chips, passes, planner
 from specdec_jax.plan.roofline import ACCEPTANCES, DRAFT_LENGTHS
 from tests.plan.conftest import CONFIGS
@@ -95,13 +96,25 @@ def test_predictions_obey(plan):
   assert best[0] < best[-1]
 
 
+@pytest.mark.parametrize(
+  "topology, data, model", [("v6e:4x4", 2, 8), ("v5p:4x4x4", 8, 8)]
+)
+def test_a_mesh_need_not_have_the_shape_of_the_slice(
+  monkeypatch, topology, data, model
+):
+  pytest.importorskip("libtpu")
+  devices = chips.parse(topology).describe()
+  monkeypatch.setattr("jax.devices", lambda: devices)
+  mesh = sharding.make_mesh(data, model)
+  assert sharding.sizes(mesh) == {"data": data, "model": model}
+  assert set(mesh.devices.flat) == set(devices)
+
+
 def test_a_generation_that_does_not_fit_is_refused_by_the_compiler():
   """In words that the plan understands."""
   pytest.importorskip("libtpu")
   import jax
   import jax.numpy as jnp
-
-  from specdec_jax import sharding
 
   mesh = sharding.make_mesh(1, 1, chips.parse("v5e:1x1").describe())
   where = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())

@@ -119,6 +119,31 @@ def test_what_does_not_fit(plan, compiled):
   assert found["memory"]["excess"] > 0
 
 
+def test_what_the_compiler_refuses_for_another_reason(
+  plan, compiled, monkeypatch
+):
+  def refuse(pair):
+    raise passes.DoesNotFit("RESOURCE_EXHAUSTED: out of vmem")
+
+  monkeypatch.setattr(planner, "_compile", refuse)
+  code, _, err = plan(*PAIR, "--topology=v5e:2x4")
+  assert code == 2
+  assert "v5e:2x4: the compiler refuses it: RESOURCE_EXHAUSTED: out" in err
+
+
+ON = ("--topology=v5e:2x4",)
+
+
+def test_rows_that_fill_up_a_batch_write_nothing(plan, compiled):
+  figures = [
+    json.loads(plan(*PAIR, *ON, f"--batch_size={n}", "--json")[1])
+    for n in (5, 8)
+  ]
+  assert [it["batch_size"] for it in figures] == [5, 8]
+  few, all_rows = (it["plain_tokens_per_second"] for it in figures)
+  assert few == pytest.approx(all_rows * 5 / 8)
+
+
 def refused(plan, *argv):
   """The one line that tells why."""
   code, out, err = plan(*argv)
@@ -142,7 +167,9 @@ def refused(plan, *argv):
     ),
     ([*PAIR, "--batch_size=0"], "batch_size"),
     ([*PAIR, "--num_draft_tokens=0"], "num_draft_tokens"),
+    ([*PAIR, "--batch_size=99999999"], "batch_size"),
     ([*PAIR, "--plot=/no/such/folder/a.png"], "--plot: no such folder"),
+    ([*PAIR, "--plot=a.txt"], "--plot: expected a PNG file"),
     (["--target=./none", PAIR[1]], "--target: no such folder: ./none"),
   ],
 )

@@ -113,6 +113,20 @@ def test_auto_takes_the_smallest_that_fits(monkeypatch):
   assert planner.make(smaller).topology.name == "v5e:1x1"
   split = request_of(mesh=(2, 4))
   assert planner.make(split).topology.num_devices == 8
+  with pytest.raises(ValueError, match="slices known on that mesh"):
+    planner.make(request_of(mesh=(1, 3)))
+
+
+def test_auto_splits_the_rows_where_the_caches_need_it(monkeypatch):
+  def plan(request, topology, tell):
+    memory, pair = memory_on(topology.name, request, request.mesh)
+    return planner.Plan(
+      request, topology, request.mesh, pair, memory, None, None, (), None, 0
+    )
+
+  monkeypatch.setattr(planner, "_plan", plan)
+  found = planner.make(request_of(batch_size=128, context_length=32000))
+  assert found.memory.fits and found.mesh[0] > 1
 
 
 def test_one_vocabulary_for_both():
