@@ -1,5 +1,6 @@
 """The flags that let several processes run one command together."""
 
+import importlib.util
 import os
 import sys
 import threading
@@ -119,6 +120,7 @@ class DistributedFlags:
       )
       os._exit(command.BAD_INPUT)
 
+    _keep_order_on_cpus()
     # Else SIGTERM would no longer end a process.
     jax.config.update("jax_enable_preemption_service", False)
     # JAX waits longer: it would abort, with a trace of its own functions.
@@ -146,3 +148,16 @@ class DistributedFlags:
       raise ValueError(f"--distributed: {error}{how}") from error
     finally:
       timer.cancel()
+
+
+def _keep_order_on_cpus() -> None:
+  """Lets no transfer of a program overtake another one.
+
+  XLA for CPUs would let them, other ones in each process, and Gloo aborts. It
+  reads this when it begins; so may libtpu, which need not know the flag.
+  """
+  if importlib.util.find_spec("libtpu") is None or (
+    jax.config.jax_platforms == "cpu"
+  ):
+    flag = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
+    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"

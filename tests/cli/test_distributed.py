@@ -11,6 +11,8 @@ import time
 
 import pytest
 
+import specdec_jax as sd
+
 _MESH = "--mesh=data:2,model:2"
 _PATIENCE = 300  # seconds: on a busy machine all takes long
 _GRACE = 60  # within which a process must follow another one
@@ -25,9 +27,9 @@ def _free_address():
 class Job:
   """Processes that run `specdec generate` together."""
 
-  def __init__(self, folder, target, draft):
+  def __init__(self, folder, *models):
     self._folder = folder
-    self._models = [f"--target={target}", f"--draft={draft}", "--dtype=float32"]
+    self._models = models
     self.processes = []
 
   def start(self, *flags, stdin=None, count=2, other=()):
@@ -89,7 +91,8 @@ class Job:
 
 @pytest.fixture
 def job(tmp_path, target, draft):
-  job = Job(tmp_path, target, draft)
+  models = f"--target={target}", f"--draft={draft}", "--dtype=float32"
+  job = Job(tmp_path, *models)
   yield job
   for process in job.processes:
     process.kill()
@@ -245,3 +248,15 @@ def test_one_process_is_a_job_as_well(job):
 )
 def test_what_is_refused_before_any_waits(generate, flags, reason):
   assert re.search(re.escape(reason), generate.refused("--prompt=a", *flags))
+
+
+def test_the_example_of_the_documentation(tmp_path):
+  """With the embedded pair, whose programs have more transfers at a time."""
+  prompt, count = "def is_prime(n):", 16
+  job = Job(tmp_path, "--dtype=float32")
+  job.start(_MESH, f"--prompt={prompt}", f"--max_new_tokens={count}")
+  codes, (out, _), _ = job.wait()
+  assert codes == [0, 0]
+  target = sd.load("embedded:pycode/target", dtype="float32")
+  alone = sd.SpeculativeDecoder(target).generate(prompt, max_new_tokens=count)
+  assert alone.texts[0].strip() and alone.texts[0] in out
