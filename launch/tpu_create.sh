@@ -57,8 +57,9 @@ v5litepod-N nor v6e-N; for chips on GKE see launch/README.md" ;;
       die "$NAME exists already and is an ACTIVE $kind: if it is yours, \
 go on with launch/tpu_setup.sh; if not, take another NAME"
     fi
-    die "the name $NAME is taken (${kind:+$kind, }$state${message:+: $message}): take another NAME, wait \
-for this one with --wait, or delete it: $delete_it"
+    die "the name $NAME is taken (${kind:+$kind, }$state${message:+: \
+$message}): take another NAME, wait for this one with --wait, or delete it: \
+$delete_it"
   fi
 fi
 if [[ $dry_run == 1 ]]; then

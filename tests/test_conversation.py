@@ -31,7 +31,7 @@ def models(tmp_path_factory):
   return target, sd.DraftModel(draft, 3), letters
 
 
-def _conversation(models, **options):
+def _conversation(models, *, context_length=200, **options):
   target, drafter, letters = models
   params = {"temperature": 0.0, **options.pop("params", {})}
   sampling = sd.SamplingParams(allowed_token_ids=letters, seed=5, **params)
@@ -40,7 +40,8 @@ def _conversation(models, **options):
     decoder,
     sampling=sampling,
     max_new_tokens=10,
-    **{"context_length": 200, **options},
+    context_length=context_length,
+    **options,
   )
 
 

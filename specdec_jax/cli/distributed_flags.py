@@ -1,6 +1,5 @@
 """The flags that let several processes run one command together."""
 
-import importlib.util
 import os
 import sys
 import threading
@@ -154,10 +153,7 @@ def _keep_order_on_cpus() -> None:
   """Lets no transfer of a program overtake another one.
 
   XLA for CPUs would let them, other ones in each process, and Gloo aborts. It
-  reads this when it begins; so may libtpu, which need not know the flag.
+  reads this when it begins; elsewhere it changes nothing.
   """
-  if importlib.util.find_spec("libtpu") is None or (
-    jax.config.jax_platforms == "cpu"
-  ):
-    flag = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
-    os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"
+  flag = "--xla_cpu_enable_concurrency_optimized_scheduler=false"
+  os.environ["XLA_FLAGS"] = f"{os.environ.get('XLA_FLAGS', '')} {flag}"

@@ -17,7 +17,6 @@ import traceback
 from collections.abc import Callable, Iterator
 from typing import Any
 
-import jax
 import numpy as np
 
 # The coordination service's client has no public name.
@@ -124,7 +123,6 @@ def run(name: str, body: Callable[[Job], int]) -> int:
   def guarded() -> int:
     try:
       with _silence() if job.index else contextlib.nullcontext():
-        jax.devices()
         return body(job)
     except BaseException as error:
       failed.append(error)

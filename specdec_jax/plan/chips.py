@@ -78,7 +78,6 @@ CHIPS = (
     usable_bytes=int(95.73 * _GIB),
     hbm_bandwidth=2765e9,
     bf16_flops=459e12,
-    # Not on its page; from https://jax-ml.github.io/scaling-book/tpus
     link_bandwidth=1200e9 / 6,
     slices=_CUBIC,
   ),

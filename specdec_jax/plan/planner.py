@@ -151,8 +151,8 @@ def make(
     return _plan(request, request.topology, tell)
   plan = None
   for topology in chips.by_size():
-    given = [request.mesh] if request.mesh else None
-    for mesh in given or _splits(topology, request.batch_size):
+    splits = _splits(topology, request.batch_size)
+    for mesh in [request.mesh] if request.mesh else splits:
       split = dataclasses.replace(request, mesh=mesh)
       if not _fits(split, topology):
         continue

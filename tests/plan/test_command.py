@@ -131,13 +131,11 @@ def test_what_the_compiler_refuses_for_another_reason(
   assert "v5e:2x4: the compiler refuses it: RESOURCE_EXHAUSTED: out" in err
 
 
-ON = ("--topology=v5e:2x4",)
-
-
 def test_rows_that_fill_up_a_batch_write_nothing(plan, compiled):
+  flags = "--topology=v5e:2x4", "--json"
   figures = [
-    json.loads(plan(*PAIR, *ON, f"--batch_size={n}", "--json")[1])
-    for n in (5, 8)
+    json.loads(plan(*PAIR, *flags, f"--batch_size={rows}")[1])
+    for rows in (5, 8)
   ]
   assert [it["batch_size"] for it in figures] == [5, 8]
   few, all_rows = (it["plain_tokens_per_second"] for it in figures)

@@ -39,18 +39,26 @@ CASES = [
   (GEMMA, "v5p:2x2x1"),
   (GEMMA, "v6e:2x2"),
 ]
-# On this chip scores leave the on-chip memory: they are written once and read
-# twice, which is 0.3 % too much with a model of this size.
-SPILLS = pytest.mark.xfail(reason="1.152 of what is needed", strict=True)
-# On as many chips as these a pass of 9 tokens moves 6.6 % more than one of 5.
-GROWS = pytest.mark.xfail(reason="6.6 % more, not 5 %", strict=True)
-TIGHT = [
-  pytest.param(*case, marks=SPILLS) if case == (QWEN, "v5p:2x2x1") else case
-  for case in CASES
-]
 RULES = ("token", "gumbel", "threshold", "typical", "lenient")  # besides block
 LAYERS = {"target": 4, "draft": 2}
 BATCH, LENGTH = 8, 4  # B and K
+PASSES = [(*case, T) for case in CASES for T in (LENGTH + 1, 2 * LENGTH + 1)]
+
+
+def falls_short(cases, *known):
+  """Marks those known to fall short.
+
+  What a pass moves over what it needs, for 5 and 9 tokens: on v5p, where scores
+  leave the on-chip memory, Qwen 1.152 and 1.286, Llama 1.094 and 1.172, Gemma
+  1.086 and 1.160; on v5e:4x4 Llama 1.000 and 1.066.
+  """
+  mark = pytest.mark.xfail(
+    reason="moves more than it needs", raises=AssertionError, strict=True
+  )
+  assert set(known) <= set(cases)
+  return [
+    pytest.param(*case, marks=mark) if case in known else case for case in cases
+  ]
 
 
 @pytest.fixture(autouse=True)
@@ -169,10 +177,22 @@ def test_it_fits(names, topology):
   assert needed < whole.topology.usable_bytes * (1 - fit.RESERVED_SHARE)
 
 
-@pytest.mark.parametrize("names, topology", TIGHT)
-def test_a_verify_pass_moves_what_it_needs(names, topology):
-  found, needed = verify(names, topology, LENGTH + 1)
+@pytest.mark.parametrize(
+  "names, topology, tokens",
+  falls_short(
+    PASSES,
+    (QWEN, "v5p:2x2x1", 5),
+    *((names, "v5p:2x2x1", 9) for names in (QWEN, LLAMA, GEMMA)),
+  ),
+)
+def test_a_verify_pass_moves_what_it_needs(names, topology, tokens):
+  found, needed = verify(names, topology, tokens)
   assert found.cost.traffic <= 1.15 * needed
+
+
+@pytest.mark.parametrize("names, topology", CASES)
+def test_a_verify_pass_sums_twice_a_layer(names, topology):
+  found, _ = verify(names, topology, LENGTH + 1)
   reduces = {
     (it.kind, it.axis): it.count
     for it in found.cost.collectives
@@ -182,24 +202,28 @@ def test_a_verify_pass_moves_what_it_needs(names, topology):
   assert reduces == {("all-reduce", "model"): 2 * layers + 1}
 
 
+@pytest.mark.parametrize("names, topology", CASES)
+def test_memory_binds_a_verify_pass(names, topology):
+  found, _ = verify(names, topology, 2 * LENGTH + 1)
+  assert pass_time(found.cost, chips.parse(topology)).bound == "HBM"
+
+
 @pytest.mark.parametrize(
   "names, topology",
-  [
-    (QWEN, "v5e:2x4"),
-    (QWEN, "v6e:2x2"),
-    pytest.param(LLAMA, "v5e:4x4", marks=GROWS),
-    (GEMMA, "v5e:2x4"),
-  ],
+  falls_short(
+    CASES,
+    (LLAMA, "v5e:4x4"),
+    *((names, "v5p:2x2x1") for names in (QWEN, LLAMA, GEMMA)),
+  ),
 )
 def test_a_verify_pass_is_flat_in_its_tokens(names, topology):
   """As long as memory is what binds it."""
-  short, _ = verify(names, topology, LENGTH + 1)
-  long, needed = verify(names, topology, 2 * LENGTH + 1)
-  assert long.cost.traffic <= 1.15 * needed
   slice_ = chips.parse(topology)
-  times = [pass_time(it.cost, slice_) for it in (short, long)]
-  assert times[1].bound == "HBM"
-  assert times[1].memory == pytest.approx(times[0].memory, rel=0.05)
+  short, long = (
+    pass_time(verify(names, topology, tokens)[0].cost, slice_).memory
+    for tokens in (LENGTH + 1, 2 * LENGTH + 1)
+  )
+  assert long == pytest.approx(short, rel=0.05)
 
 
 def test_each_key_value_head_lies_on_two_of_sixteen_chips():
