@@ -88,16 +88,19 @@ def attend(
   highest_BMQ1 = functools.reduce(
     jnp.maximum, [score.max(axis=-1, keepdims=True) for score in scores]
   )
-  weights = [
-    jnp.exp(score - lax.stop_gradient(highest_BMQ1)) for score in scores
-  ]
   total_BMQ1 = jnp.zeros_like(highest_BMQ1)
   mixed_BMQH = jnp.zeros(query_BMQH.shape, jnp.float32)
-  for weight_BMQS, span in zip(weights, spans, strict=True):
-    total_BMQ1 += weight_BMQS.sum(axis=-1, keepdims=True)
+  for score_BMQS, span in zip(scores, spans, strict=True):
+    weight_BMQS = jnp.exp(score_BMQS - lax.stop_gradient(highest_BMQ1))
+    # Made once, in the narrow type: a chip of two cores keeps no product on the
+    # chip, and would read the scores once for the sum and once for the values.
+    weight_BMQS = lax.optimization_barrier(
+      weight_BMQS.astype(span.value_BMSH.dtype)
+    )
+    total_BMQ1 += weight_BMQS.astype(jnp.float32).sum(axis=-1, keepdims=True)
     mixed_BMQH += jnp.einsum(
       "BMQS,BMSH->BMQH",
-      weight_BMQS.astype(span.value_BMSH.dtype),
+      weight_BMQS,
       span.value_BMSH,
       preferred_element_type=jnp.float32,
     )

@@ -48,9 +48,9 @@ PASSES = [(*case, T) for case in CASES for T in (LENGTH + 1, 2 * LENGTH + 1)]
 def falls_short(cases, *known):
   """Marks those known to fall short.
 
-  What a pass moves over what it needs, for 5 and 9 tokens: on v5p, where scores
-  leave the on-chip memory, Qwen 1.152 and 1.286, Llama 1.094 and 1.172, Gemma
-  1.086 and 1.160; on v5e:4x4 Llama 1.000 and 1.066.
+  What a pass moves over what it needs, for 5 and 9 tokens: on v5p, which keeps
+  no scores on the chip, Qwen 1.115 and 1.218, Llama 1.071 and 1.132, Gemma
+  1.067 and 1.126; on v5e:4x4 Llama 1.000 and 1.066.
   """
   mark = pytest.mark.xfail(
     reason="moves more than it needs", raises=AssertionError, strict=True
@@ -181,8 +181,7 @@ def test_it_fits(names, topology):
   "names, topology, tokens",
   falls_short(
     PASSES,
-    (QWEN, "v5p:2x2x1", 5),
-    *((names, "v5p:2x2x1", 9) for names in (QWEN, LLAMA, GEMMA)),
+    (QWEN, "v5p:2x2x1", 9),
   ),
 )
 def test_a_verify_pass_moves_what_it_needs(names, topology, tokens):
