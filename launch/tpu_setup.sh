@@ -8,11 +8,13 @@
 #
 # What is committed is sent, installed as `.[tpu]` into a virtual environment of
 # Python 3.11 or newer, and compiled programs are kept between runs. The versions
-# of the packages are those that pyproject.toml allows, narrowed by CONSTRAINTS;
-# all workers must end with the same ones, which are noted in LOGS/installed.txt.
+# of the packages are those in CONSTRAINTS; all workers must end with the same
+# ones, which are noted in LOGS/installed.txt.
 #
 # NAME, ZONE, PROJECT, WORKERS, LOGS, GRACE  see README.md
-# CONSTRAINTS  a constraints file for pip, such as an earlier installed.txt
+# CONSTRAINTS  a constraints file for pip, such as an earlier installed.txt;
+#              default launch/constraints.txt; /dev/null for the newest ones
+#              that pyproject.toml allows
 # CACHE_DIR    for compiled programs, on the workers or gs://..; default
 #              ~/.cache/specdec-jax. Programs in it are run: nobody else may
 #              write to it.
@@ -24,7 +26,8 @@ read_arguments '' "$@"
 [[ ${#arguments[@]} == 0 ]] || misused "what is ${arguments[0]}?"
 need_tpu
 
-if [[ -n ${CONSTRAINTS:-} && ! -f $CONSTRAINTS ]]; then
+CONSTRAINTS=${CONSTRAINTS:-$launch/constraints.txt}
+if [[ ! -r $CONSTRAINTS || -d $CONSTRAINTS ]]; then
   die "CONSTRAINTS=$CONSTRAINTS is not a file" 2
 fi
 changes=$(git -C "$launch/.." status --porcelain 2>/dev/null) ||
@@ -38,7 +41,7 @@ count_workers
 archive=$logs/specdec-jax.tar.gz
 constraints=$logs/specdec-jax-constraints.txt
 [[ $dry_run == 1 ]] || make_logs
-run cp "${CONSTRAINTS:-/dev/null}" "$constraints" ||
+run cp "$CONSTRAINTS" "$constraints" ||
   die "$constraints cannot be written: $(reason)"
 run git -C "$launch/.." archive --format=tar.gz --output="$archive" HEAD ||
   die "no archive of the checkout was made: $(reason)"

@@ -73,12 +73,13 @@ def test_setup_installs_the_commit_on_all_workers(checkout):
   assert code == 0, err
   assert err == "warning: changes that are not committed are not sent\n"
   assert "launch/tpu_run.sh" in out
+  pins = (checkout.launch / "constraints.txt").read_text()
   for worker in range(2):
     home = checkout.home(worker) / "specdec-jax"
     assert (home / "checkout" / "pyproject.toml").exists()
     assert not (home / "checkout" / "launch" / "late").exists()
     assert installed(checkout, worker) == [
-      [str(home / "checkout"), "", "--quiet", "--editable", ".[tpu]"]
+      [str(home / "checkout"), pins, "--quiet", "--editable", ".[tpu]"]
     ]
     cache = checkout.home(worker) / ".cache" / "specdec-jax"
     environment = f"export JAX_COMPILATION_CACHE_DIR={cache}\n"
