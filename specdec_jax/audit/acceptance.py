@@ -50,7 +50,9 @@ def check(subject: Subject, judged: Judged) -> Check:
       f"{rate:.1%} of {count} drafts kept, {expected:.1%} by 1 - TV "
       f"(z = {z:+.2f}, p-value {p_value:.2g})"
       + "".join(
-        f"; {name}: z = {tests[name][0]:+.2f}" for name in tests if name in failed
+        f"; {name}: z = {tests[name][0]:+.2f}"
+        for name in tests
+        if name in failed
       )
     ),
     evidence={
@@ -59,9 +61,7 @@ def check(subject: Subject, judged: Judged) -> Check:
       "acceptance": float(rate),
       "expected": float(expected),
       "level": subject.level,
-      "tests": {
-        name: {"z": z, "p_value": p} for name, (z, p) in tests.items()
-      },
+      "tests": {name: {"z": z, "p_value": p} for name, (z, p) in tests.items()},
     },
     faults=faults,
     clears=() if failed else (DRAFTER,),

@@ -66,17 +66,11 @@ def audit(
       argument is out of range, or the target's logits are not finite.
   """
   begin = time.perf_counter()
-  for name, value, least in (
-    ("max_new_tokens", max_new_tokens, 1),
-    ("num_samples", num_samples, _LEAST_SAMPLES),
-    ("seed", seed, 0),
-  ):
-    if not is_integer(value) or value < least:
-      raise ValueError(
-        f"{name}: expected an integer of at least {least}, got {value}"
-      )
-  if seed >= 2**32:
-    raise ValueError(f"seed: expected an integer below 2**32, got {seed}")
+  check_options(num_samples, seed)
+  if not is_integer(max_new_tokens) or max_new_tokens < 1:
+    raise ValueError(
+      f"max_new_tokens: expected at least 1, got {max_new_tokens}"
+    )
   if not 0 < alarm < 1:
     raise ValueError(f"alarm: expected a probability in (0, 1), got {alarm}")
   decoder = SpeculativeDecoder(target, drafter, rule)
@@ -115,6 +109,20 @@ def audit(
   return Audit(
     _described(subject), tuple(checks), alarm, time.perf_counter() - begin
   )
+
+
+def check_options(num_samples: int, seed: int) -> None:
+  """Checks what costs nothing to check, before models are loaded.
+
+  Raises:
+    ValueError: a value is out of range.
+  """
+  if not is_integer(num_samples) or num_samples < _LEAST_SAMPLES:
+    raise ValueError(
+      f"num_samples: expected at least {_LEAST_SAMPLES}, got {num_samples}"
+    )
+  if not is_integer(seed) or not 0 <= seed < 2**32:
+    raise ValueError(f"seed: expected an integer in [0, 2**32), got {seed}")
 
 
 def _described(subject: Subject) -> dict[str, Any]:

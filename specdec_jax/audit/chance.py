@@ -80,9 +80,7 @@ def compare(
   )
 
 
-def _pooled(
-  ours: Counter[Hashable], theirs: Counter[Hashable]
-) -> np.ndarray:
+def _pooled(ours: Counter[Hashable], theirs: Counter[Hashable]) -> np.ndarray:
   """Counts of each outcome in both, `[cells, 2]`, the rare ones in one."""
   counts = np.array([[ours[x], theirs[x]] for x in ours | theirs], float)
   common = counts.sum(axis=1) >= 2 * _LEAST_EXPECTED

@@ -83,9 +83,7 @@ def _check(
   )
 
 
-def _first_difference(
-  ours: Sequence[int], theirs: Sequence[int]
-) -> int | None:
+def _first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
   """The first place where two texts differ; they have ends of their own.
 
   A text ends by its tokens and by its length alone, so none is the beginning

@@ -73,8 +73,7 @@ def check(subject: Subject) -> Check:
   )
   if passed:
     says += (
-      f"total variation of token 1 between {first.low:.2g} and "
-      f"{first.high:.2g}"
+      f"total variation of token 1 between {first.low:.2g} and {first.high:.2g}"
     )
   else:
     says += (
@@ -107,9 +106,7 @@ def _samples(
   length = subject.width + 1
   texts: list[tuple[int, ...]] = []
   while len(texts) < count:
-    sampling = SamplingParams(
-      temperature=1.0, seed=(seed + len(texts)) % 2**32
-    )
+    sampling = SamplingParams(temperature=1.0, seed=(seed + len(texts)) % 2**32)
     texts += [
       (*it.tokens, *[_ENDED] * (length - len(it.tokens)))
       for it in subject.run(

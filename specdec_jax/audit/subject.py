@@ -100,9 +100,7 @@ class Subject:
       )
     return result.completions
 
-  def log_probs(
-    self, model: LanguageModel, text: Sequence[int]
-  ) -> np.ndarray:
+  def log_probs(self, model: LanguageModel, text: Sequence[int]) -> np.ndarray:
     """A model's laws after each token, from scratch in one pass, `[T, V]`.
 
     Nothing of the engine is in it: no cache, no draft, no second position. In

@@ -1,0 +1,1 @@
+"""Pages and pictures of what was generated and measured."""
