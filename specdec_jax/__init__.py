@@ -17,10 +17,12 @@ from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.results import Chunk, Completion, GenerationResult
 from specdec_jax.sampling import SamplingParams
 from specdec_jax.stats import Stats
+from specdec_jax.trace import Block
 
 __version__ = "0.1.0"
 
 __all__ = [
+  "Block",
   "BlockRule",
   "Chunk",
   "Completion",

@@ -116,7 +116,9 @@ def step(engine: Engine, weights: Weights, state: DecodeState) -> DecodeState:
   law_BTV = _law(engine, state, logits_BTV, position_BT, proposal.tokens_BK)
   verdict = rule(law_BTV, proposal, noise)
   # Commit.
-  after = _commit(state, weights, proposal, verdict, logits_BTV, finite_BT)
+  after = _commit(
+    engine, state, weights, proposal, verdict, logits_BTV, law_BTV, finite_BT
+  )
   after = dataclasses.replace(after, target=cache, draft=draft)
   if not drafter.taps:
     return after
@@ -216,11 +218,13 @@ def _judgeable(proposal: Proposal, finite_BT: Array) -> Proposal:
 
 
 def _commit(
+  engine: Engine,
   state: DecodeState,
   weights: Weights,
   proposal: Proposal,
   verdict: Verdict,
   logits_BTV: Array,
+  law_BTV: Array,
   finite_BT: Array,
 ) -> DecodeState:
   """Appends the kept drafts and the token after them; ends rows."""
@@ -269,6 +273,18 @@ def _commit(
     log_p_BTV = jax.nn.log_softmax(logits_BTV, axis=-1)
     log_p_BT = jnp.take_along_axis(log_p_BTV, token_BT[..., None], axis=-1)
     log_probs_BS = put(log_probs_BS, state.length_B, log_p_BT[..., 0])
+  trace = state.trace
+  if trace is not None:
+    log_p_BTV = law_BTV
+    if not engine.rule.needs_law:
+      log_p_BTV = jax.nn.log_softmax(law_BTV, axis=-1)
+    trace = trace.note(
+      state.length_B,
+      proposal,
+      log_p_BTV,
+      verdict.next_B,
+      (drafts_B, kept_B, end.count_B),
+    )
   history = state.history
   if history is not None:
     history = history.add(token_BT, end.count_B)
@@ -281,5 +297,6 @@ def _commit(
     stop_B=end.state_B,
     drafted_BS=put(state.drafted_BS, state.length_B, by_draft_BT),
     log_probs_BS=log_probs_BS,
+    trace=trace,
     counts=state.counts.add(state.active_B, end.count_B, drafts_B, kept_B),
   )

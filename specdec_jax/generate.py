@@ -55,6 +55,7 @@ class SpeculativeDecoder:
     sampling: SamplingParams | Sequence[SamplingParams] = SamplingParams(),
     num_samples: int = 1,
     batch_size: int | None = None,
+    trace: bool = False,
   ) -> GenerationResult:
     """Generates for prompts, each to its own end.
 
@@ -68,6 +69,7 @@ class SpeculativeDecoder:
         another in the result.
       batch_size: how many are generated side by side; all of them if None.
         The next takes the place of each that ends.
+      trace: whether completions shall have their `blocks`.
 
     Raises:
       ValueError: a prompt is empty or too long, or the cache does not fit.
@@ -78,6 +80,7 @@ class SpeculativeDecoder:
       sampling=sampling,
       num_samples=num_samples,
       batch_size=batch_size,
+      trace=trace,
     )
     generation.advance()
     return generation.result()
@@ -116,6 +119,7 @@ class SpeculativeDecoder:
     sampling: SamplingParams | Sequence[SamplingParams] = SamplingParams(),
     num_samples: int = 1,
     batch_size: int | None = None,
+    trace: bool = False,
   ) -> Generation:
     """Compiles, prefills and returns the generation, not yet advanced.
 
@@ -148,6 +152,7 @@ class SpeculativeDecoder:
       self.rule,
       requests,
       min(batch_size or len(requests), len(requests)),
+      traced=trace,
     )
 
   def warmup(

@@ -12,7 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from specdec_jax import decode, memory, programs, sharding
+from specdec_jax import decode, memory, programs, sharding, trace
 from specdec_jax.acceptance import GreedyRule
 from specdec_jax.buckets import Bucket, Packer
 from specdec_jax.host import to_host
@@ -59,6 +59,7 @@ class Generation:
     rows: int,
     prefix: Prefix | None = None,
     least_limit: int = 0,
+    traced: bool = False,
   ):
     """Compiles, and prefills what the rows have room for.
 
@@ -70,6 +71,7 @@ class Generation:
       rows: how many run side by side.
       prefix: what a single request may begin with, see `prefix`.
       least_limit: of the caches: they have room for at least so many tokens.
+      traced: whether to note what each block was made of.
     """
     _warn_of_short_draft(drafter, max(request.limit for request in requests))
     self._target = target
@@ -82,7 +84,7 @@ class Generation:
     if all(p.temperature == 0 for p in params):
       rule = GreedyRule()
     self._engine = Engine(target.network, static_drafter, rule)
-    self._log_probs = any(p.logprobs for p in params)
+    self._noted = any(p.logprobs for p in params), traced
     self._texts = Texts(requests, target)
     stops = self._texts.stops
     self._packer = Packer(
@@ -297,7 +299,7 @@ class Generation:
     self, requests: Sequence[Request], bucket: Bucket
   ) -> DecodeState:
     """The state before prefill, on the mesh."""
-    static = (self._engine, self._log_probs)
+    static = (self._engine, *self._noted)
     mesh = self._target.mesh
     batch = self._packer.pack(requests, bucket)
     # Shapes first: what does not fit is refused before any of it is made.
@@ -336,12 +338,16 @@ class Generation:
     log_probs = None
     if host.log_probs_BS is not None and request.params.logprobs:
       log_probs = host.log_probs_BS[row, new].tolist()
+    blocks = None
+    if host.trace is not None:
+      blocks = trace.blocks(host.trace, row, tokens, len(request.tokens))
     return Completion(
       tokens=tokens,
       pieces=self._texts.pieces(request, tokens, reason),
       finish_reason=reason,
       drafted=host.drafted_BS[row, new].tolist(),
       log_probs=log_probs,
+      blocks=blocks,
       stats=Stats.of_row(host.counts, row),
       seconds=self._decode_seconds - self._entered[row],
     )
@@ -349,7 +355,7 @@ class Generation:
 
 def _not_begun(engine: Engine) -> Completion:
   stats = Stats.of_row(Counts.zero(1, engine.drafter.num_draft_tokens), 0)
-  return Completion([], [], None, [], None, stats, 0.0)
+  return Completion([], [], None, [], None, None, stats, 0.0)
 
 
 def _warn_of_short_draft(drafter: Drafter, limit: int) -> None:

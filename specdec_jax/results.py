@@ -4,6 +4,7 @@ import dataclasses
 import functools
 
 from specdec_jax.stats import Stats
+from specdec_jax.trace import Block
 
 
 @dataclasses.dataclass(frozen=True)
@@ -36,6 +37,7 @@ class Completion:
     drafted: for each token, whether the draft wrote it.
     log_probs: for each token, its log-probability under the target's raw
       logits; None if not asked for.
+    blocks: what each step was made of; None if not asked for.
     stats: statistics.
     seconds: of the loop while this was in it, with all that ran beside it.
   """
@@ -45,6 +47,7 @@ class Completion:
   finish_reason: str | None
   drafted: list[bool]
   log_probs: list[float] | None
+  blocks: list[Block] | None
   stats: Stats
   seconds: float
 

@@ -11,6 +11,7 @@ from specdec_jax import sharding
 from specdec_jax.sampling import History, Law
 from specdec_jax.stats import Counts
 from specdec_jax.stopping import Finish
+from specdec_jax.trace import Trace
 from specdec_jax.types import (
   AcceptanceRule,
   Array,
@@ -87,6 +88,7 @@ class DecodeState:
     drafted_BS: which tokens the draft wrote.
     log_probs_BS: each token's log-probability under the target's raw logits;
       None when no row asks for it.
+    trace: what each block was made of; None unless asked for.
     counts: statistics.
   """
 
@@ -103,6 +105,7 @@ class DecodeState:
   draft: PyTree
   drafted_BS: Array
   log_probs_BS: Array | None
+  trace: Trace | None
   counts: Counts
 
   @property
@@ -136,15 +139,19 @@ class Batch:
   stop_B: Array | None = None
 
 
-def init_state(engine: Engine, log_probs: bool, rows: Batch) -> DecodeState:
+def init_state(
+  engine: Engine, log_probs: bool, trace: bool, rows: Batch
+) -> DecodeState:
   """The state before prefill. Rows without room for a token are finished.
 
   Args:
     engine: what the state is for.
     log_probs: whether to record log-probabilities.
+    trace: whether to note what each block was made of.
     rows: prompts and parameters.
   """
   batch, slots = rows.tokens_BS.shape
+  width = engine.drafter.num_draft_tokens
   done_B = rows.length_B >= rows.limit_B
   history = None
   if rows.law.controls is not None:
@@ -165,7 +172,8 @@ def init_state(engine: Engine, log_probs: bool, rows: Batch) -> DecodeState:
     draft=engine.drafter.init(batch, slots),
     drafted_BS=jnp.zeros((batch, slots), bool),
     log_probs_BS=jnp.zeros((batch, slots)) if log_probs else None,
-    counts=Counts.zero(batch, engine.drafter.num_draft_tokens),
+    trace=Trace.zero(batch, slots, width) if trace else None,
+    counts=Counts.zero(batch, width),
   )
 
 

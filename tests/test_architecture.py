@@ -27,6 +27,7 @@ ROOMS = (
   "drafters",
   "stopping",
   "stats",
+  "trace",
   "state",
   "decode",
   "buckets",

@@ -124,7 +124,8 @@ class Pair:
     )
     packer = buckets.Packer(ours.network.vocab_size, (), False, None)
     shapes = jax.eval_shape(
-      functools.partial(init_state, engine, False), packer.pack([], bucket)
+      functools.partial(init_state, engine, False, False),
+      packer.pack([], bucket),
     )
     places = state_lib.shardings(engine, mesh, shapes)
     return cls(

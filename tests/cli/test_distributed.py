@@ -18,6 +18,10 @@ _PATIENCE = 300  # seconds: on a busy machine all takes long
 _GRACE = 60  # within which a process must follow another one
 
 
+# A libtpu that finds no TPU would have its say.
+_CPUS = {"JAX_PLATFORMS": "cpu", "JAX_NUM_CPU_DEVICES": "2"}
+
+
 def _free_address():
   with socket.socket() as free:
     free.bind(("127.0.0.1", 0))
@@ -62,7 +66,7 @@ class Job:
         stdin=read,
         stdout=out,
         stderr=err,
-        env=os.environ | {"JAX_NUM_CPU_DEVICES": "2"} | variables,
+        env=os.environ | _CPUS | variables,
       )
 
   def wait(self, seconds=_PATIENCE):

@@ -109,7 +109,12 @@ def _generate(decoder, prompts: list[int], limits: list[int], temperature):
     for row, limit in enumerate(limits)
   ]
   texts = [[WRONG] * prompt for prompt in prompts]
-  return decoder.generate(texts, sampling=toys.apart(params))
+  return decoder.generate(texts, sampling=toys.apart(params), trace=True)
+
+
+def _told(completion):
+  """Drafts judged and kept in each block, as the trace tells."""
+  return [(len(block.drafts), block.kept) for block in completion.blocks]
 
 
 # Greedy is a rule of its own once a whole batch is greedy.
@@ -153,6 +158,7 @@ def test_row_ends_where_it_should(rule, row):
   assert result.finish_reasons[row] == case.reason
   assert result.drafted[row] == [who == "d" for who in case.by]
   assert result.log_probs[row] == pytest.approx([0] * count, abs=1e-6)
+  assert _told(result.completions[row]) == case.blocks
   stats = result.row_stats[row]
   assert stats.new_tokens == count
   assert stats.target_passes == len(case.blocks)
@@ -211,6 +217,7 @@ def test_random_rows_agree_with_a_simulation(rule):
     assert result.tokens[row] == tokens
     assert result.finish_reasons[row] == reason
     assert result.drafted[row] == by
+    assert _told(result.completions[row]) == blocks
     stats = result.row_stats[row]
     assert (stats.new_tokens, stats.target_passes) == (len(tokens), len(blocks))
     assert stats.draft_tokens == sum(count for count, _ in blocks)
