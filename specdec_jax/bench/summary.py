@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from specdec_jax.bench.cells import Cell
+from specdec_jax.bench.records import Difference
 
 
 @dataclasses.dataclass(frozen=True)
@@ -123,23 +124,6 @@ class Prediction:
   error: float
   cost_speedup: float
   cost_error: float
-
-
-@dataclasses.dataclass(frozen=True)
-class Difference:
-  """Where a greedy text is not plain decoding's.
-
-  Attributes:
-    prompt: its name.
-    place: the first new token that differs, counted from 0.
-    gap: how far apart the target's two largest logits are there.
-    near_tie: whether rounding explains it; else it is a fault.
-  """
-
-  prompt: str
-  place: int
-  gap: float
-  near_tie: bool
 
 
 @dataclasses.dataclass(frozen=True)
