@@ -118,7 +118,7 @@ def from_fields(fields: Mapping[str, Any]) -> Record:
     KeyError, TypeError, ValueError: they are none.
   """
   values = dict(fields)
-  kind = _KINDS[values.pop("kind")]
+  kind: Any = _KINDS[values.pop("kind")]
   values["cell"] = Cell(**values["cell"])
   if "differences" in values:
     values["differences"] = [Difference(**it) for it in values["differences"]]

@@ -83,7 +83,8 @@ class StepTime:
   """Where the time of a block goes; seconds.
 
   Attributes:
-    step: of a block as it was measured in the loop, on average.
+    step: of a block as it was measured in the loop; median over the runs whose
+      caches have the size that the parts were timed with.
     draft: of the drafter's proposal of K tokens, run alone.
     verify: of the target's pass that judges K + 1 tokens, run alone.
     accept: of the sampling law and the rule, run alone.
@@ -108,7 +109,7 @@ class Prediction:
     acceptance: a, the probability that a draft is kept, all before it kept;
       from what was measured.
     draft_cost: c, a drafted token's time in plain steps.
-    verify_cost: v(K + 1), a verifying pass in plain steps.
+    verify_cost: v(K + 1), a verifying pass and the rule in plain steps.
     tokens_per_pass: tau as the formula has it.
     speedup: as the formula has it, from a, c and v.
     error: speedup over the measured total_speedup, less 1.
@@ -219,4 +220,16 @@ class Summary:
 
   def to_dict(self) -> dict[str, Any]:
     """For JSON; derived figures are in it too."""
-    raise NotImplementedError
+    fields = dataclasses.asdict(self)
+    for told, it in zip(fields["cells"], self.cells, strict=True):
+      told["name"] = it.cell.name
+      for figures, of in zip(
+        (told["total"], *told["tasks"]), (it.total, *it.tasks), strict=True
+      ):
+        figures["acceptance_per_position"] = of.acceptance_per_position
+      if it.time is not None:
+        told["time"]["overhead"] = it.time.overhead
+      if it.identity is not None:
+        told["identity"]["near_ties"] = it.identity.near_ties
+        told["identity"]["faults"] = it.identity.faults
+    return fields
