@@ -57,6 +57,13 @@ class Cell:
       parts.append(self.rule)
     return " ".join(parts)
 
+  @property
+  def full_name(self) -> str:
+    """The same with its setting."""
+    return (
+      f"{self.name}, temperature {self.temperature:g}, batch {self.batch_size}"
+    )
+
 
 def grid(
   *,
@@ -84,3 +91,19 @@ def grid(
         )
         cells[cell] = None
   return list(cells)
+
+
+def with_peer(cells: Sequence[Cell], engine: str) -> list[Cell]:
+  """Adds what another engine can do of them: no batches, and its own rule.
+
+  transformers' speculative sampling is the rule token.
+  """
+  theirs = (
+    dataclasses.replace(
+      cell, engine=engine, rule="token" if cell.temperature else GREEDY
+    )
+    for cell in cells
+    if cell.batch_size == 1
+  )
+  peers = (cell.plain if cell.is_plain else cell for cell in theirs)
+  return [*cells, *dict.fromkeys(peers)]

@@ -218,6 +218,19 @@ class Summary:
   curves: tuple[VerifyCurve, ...]
   memory: str
 
+  @property
+  def faults(self) -> int:
+    """Greedy texts that are not plain decoding's, near ties apart."""
+    return sum(it.identity.faults for it in self.cells if it.identity)
+
+  def settings(self) -> dict[tuple[float, int], list[CellSummary]]:
+    """The cells of each temperature and batch size, in their order."""
+    found: dict[tuple[float, int], list[CellSummary]] = {}
+    for it in self.cells:
+      key = it.cell.temperature, it.cell.batch_size
+      found.setdefault(key, []).append(it)
+    return found
+
   def to_dict(self) -> dict[str, Any]:
     """For JSON; derived figures are in it too."""
     fields = dataclasses.asdict(self)

@@ -76,14 +76,14 @@ def spread(items: Sequence[Item], limit: int | None) -> list[Item]:
   """
   if limit is None or limit >= len(items):
     return list(items)
-  tasks = _by_task(items)
-  shares = dict.fromkeys(tasks, 0)
+  found = _by_task(items)
+  shares = dict.fromkeys(found, 0)
   for _ in range(limit):
-    open_tasks = [task for task in tasks if shares[task] < len(tasks[task])]
-    shares[min(open_tasks, key=shares.__getitem__)] += 1
+    not_used_up = [task for task in found if shares[task] < len(found[task])]
+    shares[min(not_used_up, key=shares.__getitem__)] += 1
   chosen = sorted(
     places[i * len(places) // shares[task]]
-    for task, places in tasks.items()
+    for task, places in found.items()
     for i in range(shares[task])
   )
   return [items[place] for place in chosen]
@@ -96,12 +96,17 @@ def batches(items: Sequence[Item], size: int) -> Iterator[list[int]]:
       yield places[begin : begin + size]
 
 
+def tasks(items: Sequence[Item]) -> dict[str, int]:
+  """How many prompts each task has."""
+  return {task: len(places) for task, places in _by_task(items).items()}
+
+
 def _by_task(items: Sequence[Item]) -> dict[str, list[int]]:
   """The places of the prompts of each task."""
-  tasks: dict[str, list[int]] = {}
+  places: dict[str, list[int]] = {}
   for place, item in enumerate(items):
-    tasks.setdefault(item.task, []).append(place)
-  return tasks
+    places.setdefault(item.task, []).append(place)
+  return places
 
 
 def decode(data: bytes, source: str) -> str:

@@ -1,12 +1,14 @@
 """The flags that say which models run, and how drafters use them."""
 
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
 from absl import flags
 
 import specdec_jax as sd
+from specdec_jax.bench.ways import Pair
 from specdec_jax.cli import mesh_flag
 from specdec_jax.cli.terminal import Terminal
 from specdec_jax.drafters.draft_model import VOCABULARIES
@@ -176,6 +178,53 @@ class PairFlags:
       "dtype": self.dtype,
       "quantize": self._quantize.value,
     }
+
+  def pair_settings(self) -> dict[str, Any]:
+    """The same, and how both drafters draft."""
+    return {
+      **self.model_settings(),
+      "draft_vocabulary": self._draft_vocabulary.value,
+      "min_confidence": self._min_confidence.value,
+      "max_ngram": self._max_ngram.value,
+    }
+
+  def given(self) -> list[str]:
+    """The flags that were given, as a command has them."""
+    return [
+      f"--{flag.name}={flag.value}"
+      for flag in (*self.models, *self.drafting, *self.devices)
+      if flag.present
+    ]
+
+  def folder(self, model: str) -> Path:
+    """Where a model lies, "target" or "draft", for who reads it himself.
+
+    Raises:
+      ValueError: it is in no folder.
+    """
+    name = self.target if model == "target" else self.draft
+    assert name is not None  # the flags were checked
+    if name.startswith(embedded.PREFIX):
+      return embedded.folder(name)
+    path = Path(name).expanduser()
+    if not (path / "config.json").is_file():
+      raise ValueError(
+        f"--{model}: expected a folder with a Hugging Face checkpoint for "
+        f"--peer, got {name}"
+      )
+    return path
+
+  def pair(
+    self, target: sd.LanguageModel, draft: sd.LanguageModel | None
+  ) -> Pair:
+    """The models and how drafters draft, for a benchmark."""
+    return Pair(
+      target,
+      draft,
+      self._draft_vocabulary.value,
+      self._min_confidence.value,
+      self._max_ngram.value,
+    )
 
   def load_models(
     self, shown: Terminal, with_draft: bool
