@@ -14,7 +14,7 @@ from specdec_jax.bench.cells import OURS, Cell
 from specdec_jax.bench.identity import first_difference, tie
 from specdec_jax.bench.peak import Peak
 from specdec_jax.bench.records import Difference, Record, RunRecord
-from specdec_jax.bench.ways import Ours, Pair, Run, Way
+from specdec_jax.bench.ways import Limits, Ours, Pair, Run, Way
 from specdec_jax.bench.workload import Item
 
 _PASS_UNITS = 7  # of a setting: so often are its passes timed
@@ -69,7 +69,7 @@ class Meter:
     pair: Pair,
     prompts: Sequence[Prompt],
     *,
-    max_new_tokens: int,
+    limits: Limits,
     rounds: int,
     seed: int,
     peer: Callable[[Cell], Way] | None = None,
@@ -80,14 +80,14 @@ class Meter:
     Args:
       pair: the models.
       prompts: all of the workload.
-      max_new_tokens: of each.
+      limits: where texts end.
       rounds: how often a cell runs on a prompt.
       seed: of the first prompt in the first round.
       peer: makes the way of a cell of another engine.
       status: shows what goes on.
     """
     self._pair, self._prompts, self._peer = pair, prompts, peer
-    self._max_new_tokens, self._rounds = max_new_tokens, rounds
+    self._limits, self._rounds = limits, rounds
     self._seed, self._status = seed, status
     self._peak = Peak()
     self._ways: dict[Cell, Way] = {}
@@ -118,7 +118,7 @@ class Meter:
         self._pair,
         [cell for cell in unit.cells if cell.engine == OURS],
         [self._prompts[place].tokens for place in unit.places],
-        self._max_new_tokens,
+        self._limits.max_new_tokens,
       )
     return records
 
@@ -126,7 +126,7 @@ class Meter:
     way = self._ways.get(cell)
     if way is None:
       if cell.engine == OURS:
-        way = Ours(self._pair, cell, self._max_new_tokens)
+        way = Ours(self._pair, cell, self._limits)
       else:
         assert self._peer is not None  # cells of peers come with one
         way = self._peer(cell)

@@ -37,7 +37,7 @@ from specdec_jax.types import Array, Proposal, PyTree, Verdict
 
 _SECONDS = 0.04  # that one timing takes at least
 _MOST_ROUNDS = 256
-_REPEATS = 3
+_REPEATS = 5
 
 
 class _Timed(NamedTuple):

@@ -16,7 +16,7 @@ from specdec_jax.bench.records import Record, from_fields, to_fields
 VERSION = 1
 _HEADER, _RECORDS = "header.json", "records.jsonl"
 # What may change while a benchmark goes on.
-_FREE = ("begun", "note")
+_FREE = ("begun", "commit", "note")
 
 
 class Store:

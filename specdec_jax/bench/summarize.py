@@ -110,9 +110,12 @@ def _figures(task: str | None, cell: Cell, runs: Runs, plain: Runs) -> Figures:
     pairs = [(run, theirs[_key(run)]) for run in runs]
     ratios: dict[tuple[str, ...], list[float]] = {}
     for run, base in pairs:
+      if not base.rate:
+        continue  # a peer's prompt brought all of the text
       ratios.setdefault(run.prompts, []).append(run.rate / base.rate)
-    speedup = spread(map(statistics.median, ratios.values()))
-    total_speedup = _rate(runs) / _rate([base for _, base in pairs])
+    if ratios:
+      speedup = spread(map(statistics.median, ratios.values()))
+      total_speedup = _rate(runs) / _rate([base for _, base in pairs])
   return Figures(
     task=task,
     prompts=sum(map(len, {run.prompts for run in runs})),
