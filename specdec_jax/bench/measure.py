@@ -9,11 +9,12 @@ import collections
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from specdec_jax.bench import passes, workload
+from specdec_jax.bench import workload
 from specdec_jax.bench.cells import OURS, Cell
 from specdec_jax.bench.identity import first_difference, tie
+from specdec_jax.bench.passes import Timer
 from specdec_jax.bench.peak import Peak
-from specdec_jax.bench.records import Difference, Record, RunRecord
+from specdec_jax.bench.records import Difference, PassTimes, RunRecord
 from specdec_jax.bench.ways import Limits, Ours, Pair, Run, Way
 from specdec_jax.bench.workload import Item
 
@@ -92,35 +93,39 @@ class Meter:
     self._peak = Peak()
     self._ways: dict[Cell, Way] = {}
 
-  def measure(self, unit: Unit, timed_passes: bool) -> list[Record]:
+  def measure(self, unit: Unit, timed_passes: bool) -> list[RunRecord]:
     """Runs the cells of a unit.
 
     Args:
       unit: which.
       timed_passes: whether the parts of their blocks are timed too.
     """
-    records: list[Record] = []
+    timer = self._timer(unit) if timed_passes else None
+    records: list[RunRecord] = []
     for number in range(self._rounds):
-      # At temperature 0 all rounds have the same text.
       plain: dict[str, list[list[int]]] = {}
       runs: dict[Cell, tuple[Run, int | None]] = {}
+      times: dict[Cell, PassTimes] = {}
       for cell in _turned(unit.cells, unit.number * self._rounds + number):
         self._status(f"{cell.name}, round {number + 1}")
         runs[cell] = self._run(cell, unit, number)
         if cell.is_plain:
           plain[cell.engine] = runs[cell][0].tokens
+        if timer is not None and cell.engine == OURS:
+          times[cell] = timer.time(cell)
       for cell in unit.cells:
-        run, peak_bytes = runs[cell]
-        records.append(self._record(cell, unit, number, run, peak_bytes, plain))
-    if timed_passes:
-      self._status("passes alone")
-      records += passes.measure(
-        self._pair,
-        [cell for cell in unit.cells if cell.engine == OURS],
-        [self._prompts[place].tokens for place in unit.places],
-        self._limits.max_new_tokens,
-      )
+        record = self._record(cell, unit, number, *runs[cell], plain)
+        records.append(dataclasses.replace(record, passes=times.get(cell)))
     return records
+
+  def _timer(self, unit: Unit) -> Timer:
+    self._status("compiling the parts of a block")
+    return Timer(
+      self._pair,
+      [cell for cell in unit.cells if cell.engine == OURS],
+      [self._prompts[place].tokens for place in unit.places],
+      self._limits.max_new_tokens,
+    )
 
   def _run(self, cell: Cell, unit: Unit, number: int) -> tuple[Run, int | None]:
     way = self._ways.get(cell)
@@ -177,6 +182,7 @@ class Meter:
       finish_reasons=run.finish_reasons,
       compared=len(prompts) if is_compared else 0,
       differences=tuple(differences),
+      passes=None,
     )
 
   def _difference(
