@@ -194,7 +194,8 @@ class Meter:
         return
       place = min(len(ours), len(theirs))
     context = [*prompt.tokens, *ours[:place]]
-    gap, near = tie(self._pair.target, context)
+    tokens = [*ours[place : place + 1], *theirs[place : place + 1]]
+    gap, near = tie(self._pair.target, context, tokens)
     yield Difference(prompt.item.name, place, gap, near)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 
+import numpy as np
 import pytest
 
 from specdec_jax.acceptance import GreedyRule
@@ -132,12 +133,17 @@ def test_a_wrong_rule_is_a_fault(models, monkeypatch):
 def test_ties_are_told_from_faults(models):
   context = list(PROMPTS[0].tokens)
   logits_V = models.target.logits(context, count=1)[-1]
-  found = identity.tie(models.target, context)
+  best, next_best, *_, worst = np.argsort(-logits_V)
+  found = identity.tie(models.target, context, (best, next_best))
   assert found.gap == pytest.approx(logits_V.max() - sorted(logits_V)[-2])
   assert not found.near
-  params = models.target.params.at[:].set(1.0)
-  flat = dataclasses.replace(models.target, params=params)
-  assert identity.tie(flat, context) == (0, True)
+  # A tie of the two best is none of the worst.
+  params = models.target.params.at[..., next_best].set(
+    models.target.params[..., best]
+  )
+  even = dataclasses.replace(models.target, params=params)
+  assert identity.tie(even, context, (best, next_best)) == (0, True)
+  assert identity.tie(even, context, (best, worst)) == (0, False)
 
 
 def test_passes_are_timed_where_most_caches_are_alike(models):
