@@ -50,4 +50,5 @@ def tie(
   scale = max(1.0, abs(float(first)))
   # Networks that are no transformer, as tests have, compute in float32.
   dtype = getattr(target.network, "dtype", "float32")
-  return Tie(float(first - second), first - lower <= _ROUNDING[dtype] * scale)
+  near = float(first - lower) <= _ROUNDING[dtype] * scale
+  return Tie(float(first - second), near)
