@@ -22,7 +22,8 @@ from specdec_jax.cli.generate_options import (
 from specdec_jax.cli.job import Job
 from specdec_jax.cli.output_file import FileElsewhere, OutputFile
 from specdec_jax.cli.report import Outcome
-from specdec_jax.cli.terminal import Terminal, sanitize, shorten
+from specdec_jax.cli.terminal import Terminal, shorten
+from specdec_jax.visible import sanitize
 
 
 def main(argv: Sequence[str]) -> int:
