@@ -13,6 +13,7 @@ COMMANDS = {
   "chat": "talk with a model",
   "train": "train a draft, or a model",
   "plan": "tell whether a pair fits a TPU slice, and what it brings there",
+  "bench": "measure how fast a pair is, and which settings are fastest",
   "convert": "write a model as safetensors or as an orbax checkpoint",
 }
 
