@@ -29,7 +29,7 @@ def legend(blocks: Sequence[Block]) -> Html:
     for look, (name, meaning) in _LEGEND.items()
   )
   q = (
-    "q: of the draft’s law that it was drawn from. Token verification "
+    "q: of the draft's law that it was drawn from. Token verification "
     "keeps a draft with probability min(1, p/q); block verification looks at "
     "all drafts of a block together."
     if drawn
@@ -40,7 +40,7 @@ def legend(blocks: Sequence[Block]) -> Html:
     tag("ul", *looks, class_="legend"),
     tag(
       "p",
-      "p: a token’s probability under the target’s law at its place. ",
+      "p: a token's probability under the target's law at its place. ",
       q,
       " Spaces are shown as ",
       tag("span", "·", class_="space"),
@@ -92,8 +92,8 @@ def _drafts(
       look = _REJECTED
     else:
       look = _BEHIND
-    q = block.draft_log_probs and block.draft_log_probs[place]
-    overlap = block.overlaps and block.overlaps[place]
+    q = block.draft_log_probs[place] if block.draft_log_probs else None
+    overlap = block.overlaps[place] if block.overlaps else None
     p = block.target_log_probs[place]
     head = f"Draft {place + 1} of {len(block.drafts)}, {_FATE[look]}"
     shown.append(_token(look, parts, _tip(head, token, p, q, overlap)))
@@ -109,7 +109,7 @@ def _own(block: Block, speller: Speller, before: bytes) -> tuple[Html, bytes]:
   """The target's own token."""
   assert block.token is not None
   parts, before = speller.spell(block.token, before)
-  head = "The target’s own token"
+  head = "The target's own token"
   if block.drafts:
     rejected = block.kept < len(block.drafts)
     head += ", in place of the rejected" if rejected else ", after all drafts"

@@ -1,6 +1,7 @@
 """The frame of a page: one file for light, dark, phones and paper."""
 
 import dataclasses
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from specdec_jax.report.markup import Html, join, tag
@@ -80,7 +81,7 @@ def figures(*pairs: tuple[str, str, str | None]) -> Html:
   )
 
 
-def settings(pairs: dict[str, str]) -> Html:
+def settings(pairs: Mapping[str, str]) -> Html:
   """Names and values in small print."""
   return tag(
     "dl",
@@ -90,7 +91,7 @@ def settings(pairs: dict[str, str]) -> Html:
 
 
 def table(
-  columns: tuple[str, ...], rows: list[tuple[str, ...]], caption: str
+  columns: tuple[str, ...], rows: Sequence[tuple[str, ...]], caption: str
 ) -> Html:
   """A table; the first column names its rows. It scrolls where it is wide."""
   head = tag("tr", *(tag("th", name, scope="col") for name in columns))

@@ -38,6 +38,12 @@ class Palette:
   rejected: str
   series: tuple[str, ...]
 
+  @property
+  def colours(self) -> tuple[str, ...]:
+    """All of them."""
+    *named, series = dataclasses.astuple(self)
+    return (*named, *series)
+
 
 LIGHT = Palette(
   ground="#FCFCFA",

@@ -62,7 +62,7 @@ def token_page(
     )
   else:
     body = join(_overview(generated), *_folded(generated, tokenizer))
-  return page.page("Token by token", body, lead=page.settings(dict(settings)))
+  return page.page("Token by token", body, lead=page.settings(settings))
 
 
 def token_view(
@@ -114,14 +114,14 @@ def _figures(completion: Completion) -> Html:
     ("passes of the target", str(stats.target_passes), None),
     (
       "drafts kept",
-      f"{stats.acceptance_rate:.0%}" if drafted else "–",
+      f"{stats.acceptance_rate:.0%}" if drafted else "-",
       f"{stats.accepted_tokens} of {drafted}" if drafted else "none drafted",
     ),
   )
 
 
 def _number(value: float) -> str:
-  return "–" if math.isnan(value) else f"{value:.2f}"
+  return "-" if math.isnan(value) else f"{value:.2f}"
 
 
 def _acceptance(stats: Stats) -> Html | None:
@@ -173,7 +173,7 @@ def _text(completion: Completion) -> Html:
     tag(
       "ul",
       tag("li", tag("span", "underlined", class_="by-draft"), ": by the draft"),
-      tag("li", tag("b", "bold", class_="by-target"), ": the target’s own"),
+      tag("li", tag("b", "bold", class_="by-target"), ": the target's own"),
       class_="legend",
     ),
   )
@@ -192,7 +192,7 @@ def _overview(generated: Sequence[Generated]) -> Html:
         str(stats.new_tokens),
         str(stats.target_passes),
         _number(stats.tokens_per_target_pass),
-        f"{stats.acceptance_rate:.0%}" if stats.draft_tokens else "–",
+        f"{stats.acceptance_rate:.0%}" if stats.draft_tokens else "-",
       )
     )
   return join(
