@@ -104,7 +104,7 @@ def _best(cells: Sequence[CellSummary]) -> Html | None:
   ]
   if best.identity is not None:
     pairs.append(
-      ("texts of plain decoding", *_identity(best.identity, total.prompts))
+      ("identical to plain", *_identity(best.identity, total.prompts))
     )
   elif total.acceptance_rate is not None:
     pairs.append(("drafts kept", f"{total.acceptance_rate:.0%}", None))
@@ -112,6 +112,7 @@ def _best(cells: Sequence[CellSummary]) -> Html | None:
 
 
 def _identity(identity: Identity, prompts: int) -> tuple[str, str]:
+  """How many texts are plain decoding's, and what the others are."""
   remarks = [
     f"{count} {name}{'s' * (count > 1)}"
     for count, name in (
@@ -120,7 +121,7 @@ def _identity(identity: Identity, prompts: int) -> tuple[str, str]:
     )
     if count
   ]
-  return f"{identity.identical} of {prompts}", ", ".join(remarks) or "identical"
+  return f"{identity.identical} of {prompts}", ", ".join(remarks)
 
 
 def _table(cells: Sequence[CellSummary]) -> Html:
@@ -167,7 +168,7 @@ def _same(it: CellSummary) -> str:
   if it.identity is None:
     return _NONE
   share, remark = _identity(it.identity, it.total.prompts)
-  return share if remark == "identical" else f"{share} ({remark})"
+  return share if not remark else f"{share} ({remark})"
 
 
 def _or_none(value: float | None, form: str) -> str:

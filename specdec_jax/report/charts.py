@@ -61,7 +61,7 @@ def speed(cells: Sequence[CellSummary]) -> Plot | None:
 
 def _speed(axes: "Axes", curves: Curves) -> None:
   axes.axhline(1, color=LIGHT.muted, linewidth=0.9)
-  shift = 0.06
+  shift, predicted = 0.06, False
   for number, (rule, curve) in enumerate(curves.items()):
     style = look(number)
     # A little apart, or the bars of several rules cover one another.
@@ -80,24 +80,32 @@ def _speed(axes: "Axes", curves: Curves) -> None:
           color=style["color"],
           linewidth=1,
         )
-    predicted = [
+    found = [
       (it.cell.num_draft_tokens + offset, it.prediction.speedup)
       for it in curve
       if it.prediction
     ]
-    if predicted:
-      hollow = {"linestyle": "--", "linewidth": 1.1, "markersize": 5}
-      axes.plot(
-        *zip(*predicted, strict=True),
-        label=f"{rule}, predicted",
-        **style | hollow | {"markerfacecolor": LIGHT.surface},
-      )
+    if found:
+      axes.plot(*zip(*found, strict=True), **style | _HOLLOW)
+      predicted = True
+  if predicted:
+    axes.plot([], [], label="predicted", **look(0) | _HOLLOW | _NO_COLOUR)
   _whole_k(axes, curves)
-  axes.margins(y=0.12)
-  axes.set_ylim(bottom=min(0.9, axes.get_ylim()[0]))
+  low, high = axes.get_ylim()
+  low = min(low, 0.9)
+  axes.set_ylim(low, high + 0.3 * (high - low))  # room for the legend
   axes.set_xlabel("K, drafts of a block")
   axes.set_ylabel("speedup")
-  axes.legend(ncols=2)
+  axes.legend(ncols=2, loc="upper left")
+
+
+_HOLLOW = {
+  "linestyle": "--",
+  "linewidth": 1.1,
+  "markersize": 5,
+  "markerfacecolor": LIGHT.surface,
+}
+_NO_COLOUR = {"color": LIGHT.muted}
 
 
 def acceptance(cells: Sequence[CellSummary]) -> Plot | None:
@@ -216,8 +224,8 @@ def tasks(cells: Sequence[CellSummary]) -> Plot | None:
 
 
 _PARTS = ("draft", "verify", "accept", "rest")
-_HATCHES = ("", "///", "", "...")
-_SHADES = (0, 1, 2, None)  # of the palette's series
+_HATCHES = ("", "//", "", "...")
+_SHADES = (0, 4, 2, None)  # of the palette's series
 
 
 def time(cells: Sequence[CellSummary]) -> Plot | None:

@@ -69,7 +69,7 @@ class Plot:
     sources = (
       tag("source", media=media, srcset=_data(svg))
       for media, svg in (
-        (f"{_PHONE} and {_IS_DARK}", _darkened(pictures[True])),
+        (f"{_IS_DARK} and {_PHONE}", _darkened(pictures[True])),
         (_PHONE, pictures[True]),
         (_IS_DARK, _darkened(pictures[False])),
       )
@@ -102,7 +102,7 @@ class Plot:
     with _style(narrow):
       figure = self._figure(narrow)
       whole = _saved(figure, "svg", transparent=True, metadata={"Date": None})
-    return whole.decode()
+    return _SPARE.sub(" ", whole.decode())
 
   def _figure(self, narrow: bool) -> "Figure":
     from matplotlib.figure import Figure
@@ -140,6 +140,8 @@ def look(number: int) -> dict[str, Any]:
   }
 
 
+# Comments, and line breaks with what indents the next line.
+_SPARE = re.compile(r"<!--.*?-->|\s*\n\s*", re.DOTALL)
 _MARKERS = "osD^vP"
 
 
