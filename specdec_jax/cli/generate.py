@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import tqdm
 
 import specdec_jax as sd
-from specdec_jax.cli import batches, command, compare, report
+from specdec_jax.cli import batches, command, compare, report, token_report
 from specdec_jax.cli.batches import Batch
 from specdec_jax.cli.generate_options import (
   DISTRIBUTED,
@@ -57,6 +57,7 @@ def _write(job: Job) -> int:
     num_samples=options.num_samples,
     rows=options.batch_size,
     chat_template=options.chat_template,
+    trace=options.report is not None,
   )
   if file is None:
     done, interrupted = _run_shown(batch, decoder, options, shown)
@@ -64,6 +65,9 @@ def _write(job: Job) -> int:
     done, interrupted = _run_into(file, batch, decoder, options)
   if done and not options.json:
     _report(done, decoder, load_seconds, shown)
+  if options.report is not None and options.job.index == 0:
+    settings = MODELS.settings()
+    token_report.write(options.report, done, decoder, settings, shown)
   if interrupted:
     shown.note("interrupted")
     return command.INTERRUPTED

@@ -188,4 +188,4 @@ def _short(log_share: float) -> str:
   share = math.exp(log_share)
   if 0 < share < _NARROW:
     return f"<{_NARROW}"
-  return f"{share:.3f}".removeprefix("0") if share < 1 else "1"
+  return f"{share:.3f}".removeprefix("0") if 0 < share < 1 else f"{share:g}"

@@ -13,6 +13,7 @@ from specdec_jax.bench.summary import (
 )
 from specdec_jax.report.palette import LIGHT
 from specdec_jax.report.plots import Panel, Plot, look, whole_steps
+from specdec_jax.visible import sanitize
 
 if TYPE_CHECKING:
   from matplotlib.axes import Axes
@@ -22,6 +23,7 @@ Curves = dict[str, list[CellSummary]]  # by rule, of ascending K
 
 _DRAFTERS = {"model": "draft model", "lookup": "prompt lookup"}
 _NONE = "-"
+_LABEL = 18  # characters of a label
 
 
 def speed(cells: Sequence[CellSummary]) -> Plot | None:
@@ -192,7 +194,7 @@ def tasks(cells: Sequence[CellSummary]) -> Plot | None:
         color=style["color"],
         linewidth=1.4,
       )
-    axes.set_yticks(range(len(names)), [name or "" for name in names])
+    axes.set_yticks(range(len(names)), [_label(name) for name in names])
     axes.set_ylim(len(names) - 0.5, -0.5)
     axes.grid(axis="y", visible=False)
     axes.set_xlabel("speedup")
@@ -368,6 +370,12 @@ def _speedup(figures: Figures) -> float:
 def _whole_k(axes: "Axes", curves: Curves) -> None:
   lengths = {it.cell.num_draft_tokens for c in curves.values() for it in c}
   whole_steps(axes, sorted(lengths))
+
+
+def _label(task: str | None) -> str:
+  """A name that has room at an axis."""
+  name = sanitize(" ".join((task or "").split()))
+  return name if len(name) <= _LABEL else f"{name[: _LABEL - 1]}…"
 
 
 def _times(value: float | None) -> str:

@@ -115,7 +115,10 @@ class Browser:
   def run(self, script):
     """The value of an expression in the page."""
     result = self.call(
-      "Runtime.evaluate", expression=script, returnByValue=True
+      "Runtime.evaluate",
+      expression=script,
+      returnByValue=True,
+      awaitPromise=True,
     )
     assert "exceptionDetails" not in result, result
     return result["result"].get("value")
