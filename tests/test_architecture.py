@@ -13,6 +13,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # From the ground up: a room imports from itself and from rooms before it. The
 # package's own __init__ is the public face of all of them, commands aside.
 ROOMS = (
+  "visible",
   "noise",
   "types",
   "arrays",

@@ -110,6 +110,9 @@ def compare(
   runs: tuple[list[sd.GenerationResult], ...] = ([], [])
   interrupted = False
   try:
+    if batch.trace:  # it takes time, and is another program
+      batch = dataclasses.replace(batch, trace=False)
+      batch.start(decoder).advance(_WARM_UP_BLOCKS)
     batch.start(plain).advance(_WARM_UP_BLOCKS)
     begin = time.perf_counter()
     for turn in range(2 * _MAX_ROUNDS):
