@@ -67,10 +67,10 @@ class Audit:
   def words(self) -> str:
     """All of it in lines of text."""
     width = max(len(check.name) for check in self.checks)
-    lines = [
-      f"{'pass' if check.passed else 'FAIL'}  {check.name:{width}}  {check.says}"
-      for check in self.checks
-    ]
+    lines = []
+    for check in self.checks:
+      mark = "pass" if check.passed else "FAIL"
+      lines.append(f"{mark}  {check.name:{width}}  {check.says}")
     return "\n".join([*lines, self.verdict])
 
   def to_dict(self) -> dict[str, Any]:

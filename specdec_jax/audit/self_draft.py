@@ -34,14 +34,14 @@ def check(subject: Subject) -> Check:
     ],
     trace=True,
   )
-  judged = kept = drawn_rejected = 0
+  judged, kept, drawn_rejected = 0, 0, 0
   expected = apart = 0.0
   raced: list[dict[str, Any]] = []
   for row, (completion, temperature) in enumerate(
     zip(completions, temperatures, strict=True)
   ):
     for text, block in walk(subject.prompts[row % count], completion):
-      rejected = block.kept < len(block.drafts)
+      rejected = int(block.kept < len(block.drafts))
       kept += block.kept
       judged += block.kept + rejected
       if temperature and not subject.rule.coupled:
@@ -70,9 +70,9 @@ def check(subject: Subject) -> Check:
     faults = (TARGET_CACHE, RULE)
   says = f"{kept} of {judged} drafts of the target itself stayed"
   if kept < judged:
-    near = sum(it["kind"] == "near tie" for it in raced)
+    ties_near = sum(it["kind"] == "near tie" for it in raced)
     says += (
-      f"; of the others {near} nearly tied, and rounding explains "
+      f"; of the others {ties_near} nearly tied, and rounding explains "
       f"{expected:.2g} of {drawn_rejected} that were drawn"
     )
   if apart > subject.rounding:
