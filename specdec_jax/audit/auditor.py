@@ -53,7 +53,7 @@ def audit(
     drafter: what drafts for it.
     rule: of acceptance, by name or as an object.
     prompts: to try it on.
-    max_new_tokens: of the texts; those of the sampled law have K + 1.
+    max_new_tokens: of the texts; those of the sampled law have K + 2.
     num_samples: how many texts with drafts, and as many without, the sampled
       law is judged by.
     seed: the first of the texts' seeds; the same one gives the same audit.

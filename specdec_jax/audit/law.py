@@ -20,20 +20,20 @@ def num_tests(width: int) -> int:
 
 
 def _spans(width: int) -> dict[str, slice]:
-  """Which tokens are looked at together."""
+  """Which tokens of K + 2 are looked at together."""
   spans = {"token 1": slice(0, 1)}
-  for i in range(1, width + 1):
+  for i in range(1, width + 2):
     spans[f"tokens {i}-{i + 1}"] = slice(i - 1, i + 1)
   # A fault may leave every pair right: noise that is used again does.
-  spans[f"tokens 1-{width + 1}"] = slice(0, width + 1)
+  spans[f"tokens 1-{width + 2}"] = slice(0, width + 2)
   return spans
 
 
 def check(subject: Subject) -> Check:
   """Distributions of the first token, of neighbours and of whole texts.
 
-  Texts have K + 1 tokens, so that first blocks are whole, and what follows a
-  rejection is among them. Seeds are disjoint: with `gumbel`, the same seeds
+  Texts have K + 2 tokens: the first block is whole, and so is the second where
+  the first draft was rejected. A shorter one may make up for a fault. Seeds are disjoint: with `gumbel`, the same seeds
   would give the same texts.
   """
   prompts = subject.prompts[:_PROMPTS]
@@ -102,8 +102,8 @@ def _samples(
   count: int,
   seed: int,
 ) -> list[tuple[int, ...]]:
-  """Texts of K + 1 tokens, those that ended sooner filled up."""
-  length = subject.width + 1
+  """Texts of K + 2 tokens, those that ended sooner filled up."""
+  length = subject.width + 2
   texts: list[tuple[int, ...]] = []
   while len(texts) < count:
     sampling = SamplingParams(temperature=1.0, seed=(seed + len(texts)) % 2**32)

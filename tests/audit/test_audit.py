@@ -155,7 +155,7 @@ def test_a_drafter_that_tells_another_law_is_named():
 
 def test_a_drafter_that_draws_from_another_law_is_named():
   drafter = saboteurs.DrawsOtherTemperature(DRAFT, K)
-  checks = of_sampling(subject(TARGET, drafter, "token"))
+  checks = of_sampling(subject(TARGET, drafter, "token", PROMPTS * 3))
   assert [check.passed for check in checks] == [False, True, False]
   assert names_parts(checks) == ("drafter",)
 
