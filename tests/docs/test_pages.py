@@ -1,4 +1,4 @@
-"""The pages under docs/: links that lead somewhere, figures that are current."""
+"""The pages under docs/: their links, their figure, their arithmetic."""
 
 import importlib.util
 import re
