@@ -1,6 +1,5 @@
 """Whether two texts are the same, and why they may not be."""
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -14,11 +13,12 @@ _ROUNDING = {"bfloat16": 2.0**-6, "float32": 2.0**-15}
 
 
 class Tie(NamedTuple):
-  """The target's two most probable tokens after some text.
+  """How sure the target is of what follows some text.
 
   Attributes:
-    gap: how far apart their logits are.
-    near: whether that is within rounding: either may come first.
+    gap: how far apart its two largest logits are.
+    near: whether the tokens in question are both within rounding of the
+      largest: either may come first.
   """
 
   gap: float
@@ -33,12 +33,22 @@ def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
   return None
 
 
-def tie(target: LanguageModel, tokens: Sequence[int]) -> Tie:
-  """How close a decision of the target's is, after these tokens."""
-  logits_V = target.logits(tokens, count=1)[-1]
+def tie(
+  target: LanguageModel, context: Sequence[int], tokens: Sequence[int]
+) -> Tie:
+  """How close a decision of the target's is.
+
+  Args:
+    target: the model.
+    context: the text so far.
+    tokens: what different runs have put after it. That the two best are close
+      excuses no other.
+  """
+  logits_V = target.logits(context, count=1)[-1]
   second, first = np.partition(logits_V, -2)[-2:]
-  gap = float(first - second)
+  lower = min(logits_V[token] for token in tokens)
   scale = max(1.0, abs(float(first)))
   # Networks that are no transformer, as tests have, compute in float32.
   dtype = getattr(target.network, "dtype", "float32")
-  return Tie(gap, not math.isnan(gap) and gap <= _ROUNDING[dtype] * scale)
+  near = float(first - lower) <= _ROUNDING[dtype] * scale
+  return Tie(float(first - second), near)

@@ -9,12 +9,13 @@ import collections
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
 
-from specdec_jax.bench import passes, workload
+from specdec_jax.bench import workload
 from specdec_jax.bench.cells import OURS, Cell
 from specdec_jax.bench.identity import first_difference, tie
+from specdec_jax.bench.passes import Timer
 from specdec_jax.bench.peak import Peak
-from specdec_jax.bench.records import Difference, Record, RunRecord
-from specdec_jax.bench.ways import Ours, Pair, Run, Way
+from specdec_jax.bench.records import Difference, PassTimes, RunRecord
+from specdec_jax.bench.ways import Limits, Ours, Pair, Run, Way
 from specdec_jax.bench.workload import Item
 
 _PASS_UNITS = 7  # of a setting: so often are its passes timed
@@ -69,7 +70,7 @@ class Meter:
     pair: Pair,
     prompts: Sequence[Prompt],
     *,
-    max_new_tokens: int,
+    limits: Limits,
     rounds: int,
     seed: int,
     peer: Callable[[Cell], Way] | None = None,
@@ -80,53 +81,57 @@ class Meter:
     Args:
       pair: the models.
       prompts: all of the workload.
-      max_new_tokens: of each.
+      limits: where texts end.
       rounds: how often a cell runs on a prompt.
       seed: of the first prompt in the first round.
       peer: makes the way of a cell of another engine.
       status: shows what goes on.
     """
     self._pair, self._prompts, self._peer = pair, prompts, peer
-    self._max_new_tokens, self._rounds = max_new_tokens, rounds
+    self._limits, self._rounds = limits, rounds
     self._seed, self._status = seed, status
     self._peak = Peak()
     self._ways: dict[Cell, Way] = {}
 
-  def measure(self, unit: Unit, timed_passes: bool) -> list[Record]:
+  def measure(self, unit: Unit, timed_passes: bool) -> list[RunRecord]:
     """Runs the cells of a unit.
 
     Args:
       unit: which.
       timed_passes: whether the parts of their blocks are timed too.
     """
-    records: list[Record] = []
+    timer = self._timer(unit) if timed_passes else None
+    records: list[RunRecord] = []
     for number in range(self._rounds):
-      # At temperature 0 all rounds have the same text.
       plain: dict[str, list[list[int]]] = {}
       runs: dict[Cell, tuple[Run, int | None]] = {}
+      times: dict[Cell, PassTimes] = {}
       for cell in _turned(unit.cells, unit.number * self._rounds + number):
         self._status(f"{cell.name}, round {number + 1}")
         runs[cell] = self._run(cell, unit, number)
         if cell.is_plain:
           plain[cell.engine] = runs[cell][0].tokens
+        if timer is not None and cell.engine == OURS:
+          times[cell] = timer.time(cell)
       for cell in unit.cells:
-        run, peak_bytes = runs[cell]
-        records.append(self._record(cell, unit, number, run, peak_bytes, plain))
-    if timed_passes:
-      self._status("passes alone")
-      records += passes.measure(
-        self._pair,
-        [cell for cell in unit.cells if cell.engine == OURS],
-        [self._prompts[place].tokens for place in unit.places],
-        self._max_new_tokens,
-      )
+        record = self._record(cell, unit, number, *runs[cell], plain)
+        records.append(dataclasses.replace(record, passes=times.get(cell)))
     return records
+
+  def _timer(self, unit: Unit) -> Timer:
+    self._status("compiling the parts of a block")
+    return Timer(
+      self._pair,
+      [cell for cell in unit.cells if cell.engine == OURS],
+      [self._prompts[place].tokens for place in unit.places],
+      self._limits.max_new_tokens,
+    )
 
   def _run(self, cell: Cell, unit: Unit, number: int) -> tuple[Run, int | None]:
     way = self._ways.get(cell)
     if way is None:
       if cell.engine == OURS:
-        way = Ours(self._pair, cell, self._max_new_tokens)
+        way = Ours(self._pair, cell, self._limits)
       else:
         assert self._peer is not None  # cells of peers come with one
         way = self._peer(cell)
@@ -177,6 +182,7 @@ class Meter:
       finish_reasons=run.finish_reasons,
       compared=len(prompts) if is_compared else 0,
       differences=tuple(differences),
+      passes=None,
     )
 
   def _difference(
@@ -188,7 +194,8 @@ class Meter:
         return
       place = min(len(ours), len(theirs))
     context = [*prompt.tokens, *ours[:place]]
-    gap, near = tie(self._pair.target, context)
+    tokens = [*ours[place : place + 1], *theirs[place : place + 1]]
+    gap, near = tie(self._pair.target, context, tokens)
     yield Difference(prompt.item.name, place, gap, near)
 
 

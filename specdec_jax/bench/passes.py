@@ -20,7 +20,7 @@ from jax import lax
 from specdec_jax import decode, programs, sharding
 from specdec_jax.acceptance import GreedyRule
 from specdec_jax.bench.cells import Cell
-from specdec_jax.bench.records import PassRecord
+from specdec_jax.bench.records import PassTimes
 from specdec_jax.bench.ways import Pair
 from specdec_jax.buckets import Packer
 from specdec_jax.drafters import NoDraft, PromptLookup
@@ -58,51 +58,50 @@ class _Timed(NamedTuple):
     return (time.perf_counter() - begin) / self.rounds
 
 
-def measure(
-  pair: Pair,
-  cells: Sequence[Cell],
-  prompts: Sequence[Sequence[int]],
-  max_new_tokens: int,
-) -> list[PassRecord]:
-  """Times the parts of the blocks of cells in turn; medians of some rounds.
+class Timer:
+  """Times the parts of the blocks of some cells, whenever it is asked to.
 
-  Passes of the target that judge as many tokens are one and the same.
-
-  Args:
-    pair: the models.
-    cells: of one setting; of one batch size and temperature.
-    prompts: token ids of the rows.
-    max_new_tokens: of each; with the longest prompt it makes the cache's size.
+  So that parts and the block that is made of them meet the same moods of the
+  machine, each is timed right after a run of its cell.
   """
-  parts: dict[tuple[Any, ...], _Timed] = {}
-  keys: dict[Cell, tuple[tuple[Any, ...], ...]] = {}
-  slots: dict[Cell, int] = {}
-  for cell in cells:
-    maker = _Maker(pair, cell, prompts, max_new_tokens)
-    slots[cell] = maker.slots
-    count = cell.num_draft_tokens
-    keys[cell] = (
-      ("draft", cell),
-      ("verify", count, maker.slots),
-      ("accept", cell),
-    )
-    for key, make in zip(
-      keys[cell], (maker.draft, maker.verify, maker.accept), strict=True
-    ):
-      if key not in parts:
-        parts[key] = make()
-  times: dict[tuple[Any, ...], list[float]] = {key: [] for key in parts}
-  for _ in range(_REPEATS):
-    for key, part in parts.items():
-      times[key].append(part.seconds())
-  medians = {key: statistics.median(some) for key, some in times.items()}
-  records = []
-  for cell in cells:
-    draft, verify, accept = (medians[key] for key in keys[cell])
-    # Plain decoding drafts nothing; its empty loop is no cost of a block.
+
+  def __init__(
+    self,
+    pair: Pair,
+    cells: Sequence[Cell],
+    prompts: Sequence[Sequence[int]],
+    max_new_tokens: int,
+  ):
+    """Compiles, and warms up.
+
+    Args:
+      pair: the models.
+      cells: of one setting.
+      prompts: token ids of the rows.
+      max_new_tokens: of each; with the longest prompt it makes the cache's
+        size.
+    """
+    self._slots: dict[Cell, int] = {}
+    self._parts: dict[Cell, tuple[_Timed, ...]] = {}
+    # Passes of the target that judge as many tokens are one and the same.
+    passes: dict[int, _Timed] = {}
+    for cell in cells:
+      maker = _Maker(pair, cell, prompts, max_new_tokens)
+      count = cell.num_draft_tokens
+      if count not in passes:
+        passes[count] = maker.verify()
+      self._slots[cell] = maker.slots
+      self._parts[cell] = maker.draft(), passes[count], maker.accept()
+
+  def time(self, cell: Cell) -> PassTimes:
+    """The parts of a cell's block, medians of some repeats."""
+    repeats = [
+      [part.seconds() for part in self._parts[cell]] for _ in range(_REPEATS)
+    ]
+    draft, verify, accept = map(statistics.median, zip(*repeats, strict=True))
+    # Plain decoding drafts nothing; its empty loop is no part of a block.
     draft = 0.0 if cell.is_plain else draft
-    records.append(PassRecord(cell, slots[cell], draft, verify, accept))
-  return records
+    return PassTimes(self._slots[cell], draft, verify, accept)
 
 
 class _Maker:
@@ -134,7 +133,7 @@ class _Maker:
   def draft(self) -> _Timed:
     """The proposal."""
     state = self._state(self._engine)
-    carry = state, self._proposal(state)
+    carry = dataclasses.replace(state, target=()), self._proposal(state)
     return _timed(_draft, self._engine, self._weights, carry)
 
   def verify(self) -> _Timed:
@@ -147,7 +146,7 @@ class _Maker:
   def accept(self) -> _Timed:
     """The law and the rule."""
     engine = self._judging(self._engine.rule)
-    state = self._state(engine)
+    state = dataclasses.replace(self._state(engine), target=())
     proposal = self._proposal(self._state(self._engine))
     logits_BTV = jax.random.normal(
       jax.random.key(0, impl="threefry2x32"), self._logits().shape

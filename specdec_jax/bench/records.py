@@ -25,6 +25,27 @@ class Difference:
 
 
 @dataclasses.dataclass(frozen=True)
+class PassTimes:
+  """The parts of a block, each run alone; seconds.
+
+  Attributes:
+    slots: cache slots of a row, S.
+    draft: of the drafter's proposal.
+    verify: of the target's pass.
+    accept: of the sampling law and the rule.
+  """
+
+  slots: int
+  draft: float
+  verify: float
+  accept: float
+
+  @property
+  def total(self) -> float:
+    return self.draft + self.verify + self.accept
+
+
+@dataclasses.dataclass(frozen=True)
 class RunRecord:
   """One run of a cell: a prompt, or a batch of them, in one round.
 
@@ -49,6 +70,8 @@ class RunRecord:
     finish_reasons: of each prompt; () where the engine does not tell.
     compared: prompts whose text was compared with plain decoding's.
     differences: those of them that differ.
+    passes: the parts of a block, timed right after the run; None where they
+      were not.
   """
 
   cell: Cell
@@ -70,6 +93,12 @@ class RunRecord:
   finish_reasons: tuple[str, ...]
   compared: int
   differences: tuple[Difference, ...]
+  passes: PassTimes | None
+
+  @property
+  def step(self) -> float:
+    """Seconds of a block."""
+    return self.decode / max(self.steps, 1)
 
   @property
   def rate(self) -> float:
@@ -82,46 +111,24 @@ class RunRecord:
     return self.new_tokens / max(self.prefill + self.decode, 1e-9)
 
 
-@dataclasses.dataclass(frozen=True)
-class PassRecord:
-  """The parts of a cell's block, each run alone; seconds.
-
-  Attributes:
-    cell: whose.
-    slots: cache slots of a row, S.
-    draft: of the drafter's proposal.
-    verify: of the target's pass.
-    accept: of the sampling law and the rule.
-  """
-
-  cell: Cell
-  slots: int
-  draft: float
-  verify: float
-  accept: float
-
-
-Record = RunRecord | PassRecord
-_KINDS: dict[str, type[Record]] = {"run": RunRecord, "passes": PassRecord}
-
-
-def to_fields(record: Record) -> dict[str, Any]:
+def to_fields(record: RunRecord) -> dict[str, Any]:
   """A record as JSON has it."""
-  kind = next(k for k, kind in _KINDS.items() if isinstance(record, kind))
-  return {"kind": kind, **dataclasses.asdict(record)}
+  return dataclasses.asdict(record)
 
 
-def from_fields(fields: Mapping[str, Any]) -> Record:
+def from_fields(fields: Mapping[str, Any]) -> RunRecord:
   """The record of such fields.
 
   Raises:
     KeyError, TypeError, ValueError: they are none.
   """
-  values = dict(fields)
-  kind: Any = _KINDS[values.pop("kind")]
+  values: dict[str, Any] = {
+    k: tuple(v) if isinstance(v, list) else v for k, v in fields.items()
+  }
   values["cell"] = Cell(**values["cell"])
-  if "differences" in values:
-    values["differences"] = [Difference(**it) for it in values["differences"]]
-  return kind(
-    **{k: tuple(v) if isinstance(v, list) else v for k, v in values.items()}
+  values["differences"] = tuple(
+    Difference(**it) for it in values["differences"]
   )
+  if values["passes"] is not None:
+    values["passes"] = PassTimes(**values["passes"])
+  return RunRecord(**values)

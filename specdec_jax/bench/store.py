@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from specdec_jax.bench.records import Record, from_fields, to_fields
+from specdec_jax.bench.records import RunRecord, from_fields, to_fields
 
 VERSION = 1
 _HEADER, _RECORDS = "header.json", "records.jsonl"
 # What may change while a benchmark goes on.
-_FREE = ("begun", "note")
+_FREE = ("begun", "commit", "note")
 
 
 class Store:
@@ -41,7 +41,7 @@ class Store:
       OSError: it cannot be read or written.
     """
     self.header: Mapping[str, Any] = {"format": VERSION, **header}
-    self.records: list[Record] = []
+    self.records: list[RunRecord] = []
     self.units: set[int] = set()
     self._path: Path | None = None
     if folder is None:
@@ -73,7 +73,7 @@ class Store:
     if whole < len(data):
       os.truncate(path, whole)
 
-  def append(self, unit: int, records: Sequence[Record]) -> None:
+  def append(self, unit: int, records: Sequence[RunRecord]) -> None:
     """Adds what was measured of a unit, all of it."""
     self.units.add(unit)
     self.records += records
@@ -116,7 +116,7 @@ def read_header(folder: Path) -> dict[str, Any]:
   return header
 
 
-def load(folder: Path) -> tuple[dict[str, Any], list[Record]]:
+def load(folder: Path) -> tuple[dict[str, Any], list[RunRecord]]:
   """Header and records of a folder of results, as far as they are there.
 
   Raises:
@@ -128,9 +128,11 @@ def load(folder: Path) -> tuple[dict[str, Any], list[Record]]:
   return header, [it for _, some, _ in _units(path, data) for it in some]
 
 
-def _units(path: Path, data: bytes) -> Iterator[tuple[int, list[Record], int]]:
+def _units(
+  path: Path, data: bytes
+) -> Iterator[tuple[int, list[RunRecord], int]]:
   """The whole units of a file: number, records, and where each ends."""
-  records: list[Record] = []
+  records: list[RunRecord] = []
   end = 0
   for number, line in enumerate(data.splitlines(keepends=True), 1):
     end += len(line)

@@ -30,7 +30,10 @@ class Suggestion:
 
 
 def suggest(cells: Sequence[CellSummary]) -> Suggestion:
-  """The fastest of the cells of one setting, by total speedup.
+  """The fastest of the cells of one setting, by the median of its speedups.
+
+  Each of them is a ratio of two runs next to each other; sums would let a
+  minute in which the machine did something else decide.
 
   Args:
     cells: all of them, plain decoding among them.
@@ -38,18 +41,16 @@ def suggest(cells: Sequence[CellSummary]) -> Suggestion:
   ours = [it for it in cells if it.cell.engine == OURS]
   plain = next(it for it in ours if it.cell.is_plain)
   ranked = sorted(
-    (it for it in ours if not it.cell.is_plain),
-    key=lambda it: -(it.total.total_speedup or 0),
-  )
-  fastest = ranked[0] if ranked else plain
-  if (fastest.total.total_speedup or 0) < 1 + _LEAST_GAIN:
+    (it for it in ours if it.total.speedup is not None), key=_median
+  )[::-1]
+  if not ranked or _median(ranked[0]) < 1 + _LEAST_GAIN:
     return Suggestion(plain, plain, tuple(ranked[:3]), ())
-  bounds = fastest.total.speedup
-  assert bounds is not None  # it is not plain decoding
-  others = tuple(ranked[1:4])
-  alike = tuple(
-    it
-    for it in others
-    if it.total.speedup and it.total.speedup.median >= bounds.low
-  )
-  return Suggestion(fastest, plain, others, alike)
+  best, others = ranked[0], tuple(ranked[1:4])
+  assert best.total.speedup is not None  # it was ranked
+  low = best.total.speedup.low
+  alike = tuple(it for it in others if _median(it) >= low)
+  return Suggestion(best, plain, others, alike)
+
+
+def _median(it: CellSummary) -> float:
+  return it.total.speedup.median if it.total.speedup else 0.0

@@ -6,12 +6,7 @@ from typing import Any
 
 from specdec_jax.bench import predict
 from specdec_jax.bench.cells import Cell
-from specdec_jax.bench.records import (
-  Difference,
-  PassRecord,
-  Record,
-  RunRecord,
-)
+from specdec_jax.bench.records import Difference, PassTimes, RunRecord
 from specdec_jax.bench.summary import (
   CellSummary,
   Figures,
@@ -28,7 +23,9 @@ Runs = Sequence[RunRecord]
 _Key = tuple[tuple[str, ...], int]
 
 
-def summarize(header: Mapping[str, Any], records: Iterable[Record]) -> Summary:
+def summarize(
+  header: Mapping[str, Any], records: Iterable[RunRecord]
+) -> Summary:
   """What the records of a benchmark come to, as far as they go.
 
   Args:
@@ -36,19 +33,13 @@ def summarize(header: Mapping[str, Any], records: Iterable[Record]) -> Summary:
     records: all of them.
   """
   runs: dict[Cell, list[RunRecord]] = {}
-  passes: dict[Cell, list[PassRecord]] = {}
   for record in records:
-    if isinstance(record, RunRecord):
-      runs.setdefault(record.cell, []).append(record)
-    else:
-      passes.setdefault(record.cell, []).append(record)
-  cells = tuple(
-    _cell(cell, some, runs[cell.plain], passes) for cell, some in runs.items()
-  )
+    runs.setdefault(record.cell, []).append(record)
+  cells = (_cell(cell, some, runs[cell.plain]) for cell, some in runs.items())
   return Summary(
     header=header,
-    cells=cells,
-    curves=_curves(passes),
+    cells=tuple(cells),
+    curves=_curves(runs),
     memory=str(header.get("memory", "")),
   )
 
@@ -62,20 +53,13 @@ def spread(values: Iterable[float]) -> Spread:
   return Spread(median, low, high)
 
 
-def _cell(
-  cell: Cell,
-  runs: Runs,
-  plain: Runs,
-  passes: Mapping[Cell, Sequence[PassRecord]],
-) -> CellSummary:
+def _cell(cell: Cell, runs: Runs, plain: Runs) -> CellSummary:
   total = _figures(None, cell, runs, plain)
   tasks = dict.fromkeys(run.task for run in runs)
-  time = _time(runs, passes.get(cell, ()))
+  time, of_plain = _time(runs), _time(plain)
   prediction = None
-  if time is not None and not cell.is_plain and total.total_speedup:
-    of_plain = _parts(passes[cell.plain])
-    if of_plain is not None:
-      prediction = _prediction(cell, total, runs, time, sum(of_plain))
+  if time and of_plain and not cell.is_plain and total.total_speedup:
+    prediction = _prediction(cell, total, runs, time, of_plain)
   return CellSummary(
     cell=cell,
     total=total,
@@ -110,9 +94,12 @@ def _figures(task: str | None, cell: Cell, runs: Runs, plain: Runs) -> Figures:
     pairs = [(run, theirs[_key(run)]) for run in runs]
     ratios: dict[tuple[str, ...], list[float]] = {}
     for run, base in pairs:
+      if not base.rate:
+        continue  # a peer's prompt brought all of the text
       ratios.setdefault(run.prompts, []).append(run.rate / base.rate)
-    speedup = spread(map(statistics.median, ratios.values()))
-    total_speedup = _rate(runs) / _rate([base for _, base in pairs])
+    if ratios:
+      speedup = spread(map(statistics.median, ratios.values()))
+      total_speedup = _rate(runs) / _rate([base for _, base in pairs])
   return Figures(
     task=task,
     prompts=sum(map(len, {run.prompts for run in runs})),
@@ -152,36 +139,24 @@ def _rate(runs: Runs) -> float:
   return sum(run.decode_tokens for run in runs) / max(seconds, 1e-9)
 
 
-def _parts(
-  passes: Sequence[PassRecord],
-) -> tuple[float, float, float] | None:
-  """Draft, verify and accept: medians."""
-  if not passes:
+def _time(runs: Runs) -> StepTime | None:
+  """Over the runs whose passes were timed; None without any."""
+  pairs = [(run, run.passes) for run in runs if run.passes and run.steps]
+  if not pairs:
     return None
-  return (
-    statistics.median(it.draft for it in passes),
-    statistics.median(it.verify for it in passes),
-    statistics.median(it.accept for it in passes),
+  return StepTime(
+    step=statistics.median(run.step for run, _ in pairs),
+    draft=statistics.median(parts.draft for _, parts in pairs),
+    verify=statistics.median(parts.verify for _, parts in pairs),
+    accept=statistics.median(parts.accept for _, parts in pairs),
+    overhead=statistics.median(run.step / parts.total for run, parts in pairs)
+    - 1,
   )
 
 
-def _time(runs: Runs, passes: Sequence[PassRecord]) -> StepTime | None:
-  """Over the runs with caches of the size that the passes were timed with."""
-  parts = _parts(passes)
-  if parts is None:
-    return None
-  slots = passes[0].slots
-  alike = [run for run in runs if run.slots == slots and run.steps]
-  if not alike:
-    return None
-  step = statistics.median(run.decode / run.steps for run in alike)
-  return StepTime(step, *parts)
-
-
 def _prediction(
-  cell: Cell, total: Figures, runs: Runs, time: StepTime, plain: float
+  cell: Cell, total: Figures, runs: Runs, time: StepTime, of_plain: StepTime
 ) -> Prediction:
-  """Args: `plain` is the seconds of a plain step, its parts run alone."""
   measured = total.total_speedup
   assert measured is not None  # not of plain decoding
   drafted, length = total.drafted_per_position, cell.num_draft_tokens
@@ -189,6 +164,7 @@ def _prediction(
   tau = predict.tokens_per_pass(
     rate, drafted, sum(run.row_passes for run in runs)
   )
+  plain = of_plain.verify + of_plain.accept
   draft_cost = time.draft / length / plain
   verify_cost = (time.verify + time.accept) / plain
   costs = draft_cost, verify_cost, length
@@ -219,30 +195,28 @@ def _identity(runs: Runs) -> Identity | None:
   )
 
 
-def _curves(
-  passes: Mapping[Cell, Sequence[PassRecord]],
-) -> tuple[VerifyCurve, ...]:
+def _curves(runs: Mapping[Cell, Runs]) -> tuple[VerifyCurve, ...]:
   """v(T) of each batch size, over all temperatures and drafters."""
-  sizes: dict[int, dict[int, list[float]]] = {}
-  slots: dict[int, int] = {}
-  for cell, some in passes.items():
-    by_tokens = sizes.setdefault(cell.batch_size, {})
-    slots.setdefault(cell.batch_size, some[0].slots)
-    by_tokens.setdefault(cell.num_draft_tokens + 1, []).extend(
-      it.verify for it in some
-    )
+  sizes: dict[int, dict[int, list[PassTimes]]] = {}
+  for cell, some in runs.items():
+    timed = [run.passes for run in some if run.passes is not None]
+    if timed:
+      by_tokens = sizes.setdefault(cell.batch_size, {})
+      by_tokens.setdefault(cell.num_draft_tokens + 1, []).extend(timed)
   return tuple(
-    VerifyCurve(
-      size,
-      slots[size],
-      tuple(
-        VerifyPass(
-          tokens,
-          statistics.median(times),
-          statistics.median(times) / statistics.median(by_tokens[1]),
-        )
-        for tokens, times in sorted(by_tokens.items())
-      ),
-    )
-    for size, by_tokens in sizes.items()
+    _curve(size, by_tokens) for size, by_tokens in sorted(sizes.items())
   )
+
+
+def _curve(
+  size: int, by_tokens: Mapping[int, Sequence[PassTimes]]
+) -> VerifyCurve:
+  seconds = {
+    tokens: statistics.median(it.verify for it in times)
+    for tokens, times in sorted(by_tokens.items())
+  }
+  points = (
+    VerifyPass(tokens, some, some / seconds[1])
+    for tokens, some in seconds.items()
+  )
+  return VerifyCurve(size, by_tokens[1][0].slots, tuple(points))

@@ -83,22 +83,20 @@ class StepTime:
   """Where the time of a block goes; seconds.
 
   Attributes:
-    step: of a block as it was measured in the loop; median over the runs whose
-      caches have the size that the parts were timed with.
+    step: of a block as it was measured in the loop; this and the parts are
+      medians over the runs after which the parts were timed.
     draft: of the drafter's proposal of K tokens, run alone.
     verify: of the target's pass that judges K + 1 tokens, run alone.
     accept: of the sampling law and the rule, run alone.
+    overhead: what the engine adds: step / (draft + verify + accept) - 1, the
+      median of each run with the parts that were timed right after it.
   """
 
   step: float
   draft: float
   verify: float
   accept: float
-
-  @property
-  def overhead(self) -> float:
-    """What the engine adds: step / (draft + verify + accept) - 1."""
-    return self.step / (self.draft + self.verify + self.accept) - 1
+  overhead: float
 
 
 @dataclasses.dataclass(frozen=True)
@@ -240,8 +238,6 @@ class Summary:
         (told["total"], *told["tasks"]), (it.total, *it.tasks), strict=True
       ):
         figures["acceptance_per_position"] = of.acceptance_per_position
-      if it.time is not None:
-        told["time"]["overhead"] = it.time.overhead
       if it.identity is not None:
         told["identity"]["near_ties"] = it.identity.near_ties
         told["identity"]["faults"] = it.identity.faults

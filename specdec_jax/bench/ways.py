@@ -42,6 +42,19 @@ class Run:
   finish_reasons: tuple[str, ...]
 
 
+@dataclasses.dataclass(frozen=True)
+class Limits:
+  """Where texts end.
+
+  Attributes:
+    max_new_tokens: of each prompt, the most tokens written.
+    ignore_eos: whether an end of sequence ends none: all are as long.
+  """
+
+  max_new_tokens: int
+  ignore_eos: bool = False
+
+
 class Way(Protocol):
   """A way of decoding, warm when it is timed."""
 
@@ -116,18 +129,17 @@ class Pair:
 class Ours:
   """A cell of this library."""
 
-  def __init__(self, pair: Pair, cell: Cell, max_new_tokens: int):
+  def __init__(self, pair: Pair, cell: Cell, limits: Limits):
     """Makes the decoder.
 
     Args:
       pair: the models.
       cell: how to decode.
-      max_new_tokens: of each prompt.
+      limits: where texts end.
     """
     rule = GreedyRule() if cell.rule == GREEDY else cell.rule
     self._decoder = SpeculativeDecoder(pair.target, pair.drafter(cell), rule)
-    self._pair, self._cell = pair, cell
-    self._max_new_tokens = max_new_tokens
+    self._pair, self._cell, self._limits = pair, cell, limits
 
   def run(self, prompts: Sequence[Sequence[int]], seeds: Sequence[int]) -> Run:
     generation = self._start(prompts, seeds)
@@ -142,7 +154,7 @@ class Ours:
     while not generation.done:
       generation.advance(blocks)
     result = generation.result()
-    limit = max(map(len, prompts)) + self._max_new_tokens
+    limit = max(map(len, prompts)) + self._limits.max_new_tokens
     return Run(
       tokens=result.tokens,
       slots=self._pair.bucket(self._cell, limit).slots,
@@ -163,9 +175,13 @@ class Ours:
   ) -> Generation:
     return self._decoder.start(
       [list(prompt) for prompt in prompts],
-      max_new_tokens=self._max_new_tokens,
+      max_new_tokens=self._limits.max_new_tokens,
       sampling=[
-        SamplingParams(temperature=self._cell.temperature, seed=seed)
+        SamplingParams(
+          temperature=self._cell.temperature,
+          seed=seed,
+          ignore_eos=self._limits.ignore_eos,
+        )
         for seed in seeds
       ],
       batch_size=len(prompts),

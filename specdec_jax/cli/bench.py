@@ -33,10 +33,12 @@ def _bench(argv: Sequence[str]) -> int:
   if not bench_options.parse(argv):
     return 0
   options = bench_options.read()
-  if options.peer is not None:
-    _peer_of(options)  # what it lacks is told before anything is measured
+  _check_peer(options)
   shown = Terminal()
   store = Store(options.output, _header(options))
+  began, now = store.header["commit"], machine.commit()
+  if began != now:
+    shown.note(f"begun at commit {began}, goes on at {now}")
   units = measure.units(options.cells, options.items)
   missing = [unit for unit in units if unit.number not in store.units]
   if store.units:
@@ -91,7 +93,8 @@ def _measure(
     target, draft = PAIR.load_models(shown, _needs_draft(options.cells))
     pair = PAIR.pair(target, draft)
     prompts = _encode(options, target)
-    timed = measure.with_passes(pair, units, prompts, options.max_new_tokens)
+    new_tokens = options.limits.max_new_tokens
+    timed = measure.with_passes(pair, units, prompts, new_tokens)
     done = 0
 
     def status(text: str) -> None:
@@ -103,7 +106,7 @@ def _measure(
     meter = Meter(
       pair,
       prompts,
-      max_new_tokens=options.max_new_tokens,
+      limits=options.limits,
       rounds=options.rounds,
       seed=options.seed,
       peer=_peer_of(options),
@@ -139,17 +142,33 @@ def _encode(options: Options, target: LanguageModel) -> list[Prompt]:
     except ValueError as error:
       reason = str(error).removeprefix("prompt 0: ")
       raise ValueError(f"{item.where}: {reason}") from error
-    new, params = options.max_new_tokens, SamplingParams()
+    new, params = options.limits.max_new_tokens, SamplingParams()
     check_request(item.where, len(tokens), new, params, target)
     prompts.append(Prompt(item, tuple(tokens)))
   return prompts
+
+
+def _check_peer(options: Options) -> None:
+  """Checks what the other engine needs, before anything is measured.
+
+  Raises:
+    ValueError: it is not installed, or the models are in no folders.
+  """
+  if options.peer is None:
+    return
+  from specdec_jax.bench import peer
+
+  peer.check_installed()
+  PAIR.folder("target")
+  if _needs_draft(options.cells):
+    PAIR.folder("draft")
 
 
 def _peer_of(options: Options) -> Callable[[Cell], Way] | None:
   """Loads the other engine.
 
   Raises:
-    ValueError: it is not installed, or the models are in no folders.
+    ValueError: it cannot read the models.
   """
   if options.peer is None:
     return None
@@ -159,7 +178,7 @@ def _peer_of(options: Options) -> Callable[[Cell], Way] | None:
     target=PAIR.folder("target"),
     draft=PAIR.folder("draft") if _needs_draft(options.cells) else None,
     dtype=PAIR.dtype,
-    max_new_tokens=options.max_new_tokens,
+    limits=options.limits,
     max_ngram=PAIR.drafter_arguments("lookup")["max_ngram"],
   ).way
 

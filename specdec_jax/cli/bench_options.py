@@ -10,6 +10,7 @@ from absl import flags
 from specdec_jax.acceptance import named_rule
 from specdec_jax.bench import cells, workload
 from specdec_jax.bench.cells import Cell
+from specdec_jax.bench.ways import Limits
 from specdec_jax.bench.workload import Item
 from specdec_jax.cli import command, prompts_file
 from specdec_jax.cli.pair_flags import MOST_DRAFT_TOKENS, PairFlags
@@ -96,6 +97,12 @@ _MAX_NEW_TOKENS = flags.DEFINE_integer(
   lower_bound=1,
   flag_values=FLAGS,
 )
+_IGNORE_EOS = flags.DEFINE_bool(
+  "ignore_eos",
+  False,
+  "Go on after an end of sequence, so that all texts have the same length.",
+  flag_values=FLAGS,
+)
 _ROUNDS = flags.DEFINE_integer(
   "rounds",
   None,
@@ -149,7 +156,8 @@ _REPORT = flags.DEFINE_string(
 )
 _GROUPS = {
   "models": PAIR.models,
-  "prompts": (_PROMPTS_FILE, _CHAT_TEMPLATE, _LIMIT, _MAX_NEW_TOKENS),
+  "prompts": (_PROMPTS_FILE, _CHAT_TEMPLATE, _LIMIT),
+  "where texts end": (_MAX_NEW_TOKENS, _IGNORE_EOS),
   "what is measured": (
     _DRAFTERS,
     _RULES,
@@ -173,7 +181,7 @@ class Options:
     items: the prompts.
     cells: the ways of decoding.
     chat_template: whether prompts are messages.
-    max_new_tokens: of each prompt.
+    limits: where texts end.
     rounds: how often each cell runs on a prompt.
     seed: of the first prompt.
     suggest: whether to say which settings to use.
@@ -187,7 +195,7 @@ class Options:
   items: Sequence[Item]
   cells: Sequence[Cell]
   chat_template: bool
-  max_new_tokens: int
+  limits: Limits
   rounds: int
   seed: int
   suggest: bool
@@ -201,7 +209,7 @@ class Options:
     """What results depend on, besides models and prompts."""
     return {
       "chat_template": self.chat_template,
-      "max_new_tokens": self.max_new_tokens,
+      **dataclasses.asdict(self.limits),
       "rounds": self.rounds,
       "seed": self.seed,
     }
@@ -246,7 +254,10 @@ def read() -> Options:
     items=workload.spread(items, limit),
     cells=grid,
     chat_template=_CHAT_TEMPLATE.value,
-    max_new_tokens=_MAX_NEW_TOKENS.value or (64 if _SUGGEST.value else 128),
+    limits=Limits(
+      _MAX_NEW_TOKENS.value or (64 if _SUGGEST.value else 128),
+      _IGNORE_EOS.value,
+    ),
     rounds=_ROUNDS.value or (1 if _SUGGEST.value else 3),
     seed=_SEED.value,
     suggest=_SUGGEST.value,

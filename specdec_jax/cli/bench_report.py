@@ -210,8 +210,8 @@ def suggestions(summary: Summary, given: Sequence[str]) -> Iterator[str]:
     else:
       assert total.speedup is not None  # not plain decoding
       yield (
-        f"{title}: {best.name}, {_factor(total.total_speedup)} as fast as "
-        f"plain decoding (of prompts {total.speedup.low:.2f} to "
+        f"{title}: {best.name}, {_times(total.speedup)} as fast as plain "
+        f"decoding (quartiles of prompts {total.speedup.low:.2f} and "
         f"{total.speedup.high:.2f}), {_figure(_rate(found.best))} tokens/s "
         f"instead of {_figure(_rate(found.plain))}"
       )

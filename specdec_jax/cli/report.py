@@ -251,7 +251,8 @@ def differences(
     )
     if params.temperature == 0 and not params.controlled:
       context = batch.tokens[index] + ours.tokens[:place]
-      gap = identity.tie(decoder.target, context).gap
+      tokens = ours.tokens[place], plain.tokens[place]
+      gap = identity.tie(decoder.target, context, tokens).gap
       line += f"; the two top logits there are {gap:.4g} apart"
     yield line
 
