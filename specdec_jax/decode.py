@@ -6,6 +6,7 @@ until every row has ended. Both map a `DecodeState` to the next.
 """
 
 import dataclasses
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -100,25 +101,11 @@ def run(
 
 def step(engine: Engine, weights: Weights, state: DecodeState) -> DecodeState:
   """One block of every row: draft, verify, accept, commit."""
-  drafter, rule = engine.drafter, engine.rule
-  # Draft.
-  view = _look(engine, state)
-  proposal, draft = drafter.propose(weights.draft, state.draft, view)
-  proposal = _clip(proposal, state)
-  # Verify: the newest token and its drafts through the target, in one pass.
-  logits_BTV, tapped_BTF, cache = _verify(engine, weights, state, proposal)
-  finite_BT = jnp.isfinite(logits_BTV).all(axis=-1)
-  logits_BTV = jnp.where(finite_BT[..., None], logits_BTV, 0)
-  proposal = _judgeable(proposal, finite_BT)
-  # Accept.
-  noise = _noise(engine, state)
-  position_BT = noise.positions(logits_BTV.shape[1])
-  law_BTV = _law(engine, state, logits_BTV, position_BT, proposal.tokens_BK)
-  verdict = rule(law_BTV, proposal, noise)
-  # Commit.
-  after = _commit(
-    engine, state, weights, proposal, verdict, logits_BTV, law_BTV, finite_BT
-  )
+  drafter = engine.drafter
+  proposal, draft = propose(engine, weights, state)
+  logits_BTV, tapped_BTF, cache = verify(engine, weights, state, proposal)
+  judged = judge(engine, state, proposal, logits_BTV)
+  after = _commit(engine, state, weights, judged)
   after = dataclasses.replace(after, target=cache, draft=draft)
   if not drafter.taps:
     return after
@@ -128,6 +115,76 @@ def step(engine: Engine, weights: Weights, state: DecodeState) -> DecodeState:
   )
   draft = drafter.observe(weights.draft, draft, _look(engine, after), seen)
   return dataclasses.replace(after, draft=draft)
+
+
+class Judged(NamedTuple):
+  """A proposal and what became of it.
+
+  Attributes:
+    proposal: the drafts, of which those count that could be judged.
+    verdict: of the rule.
+    logits_BTV: the target's; 0 where they are not finite.
+    law_BTV: what the rule has seen of them.
+    finite_BT: where the target's logits are finite.
+  """
+
+  proposal: Proposal
+  verdict: Verdict
+  logits_BTV: Array
+  law_BTV: Array
+  finite_BT: Array
+
+
+def propose(
+  engine: Engine, weights: Weights, state: DecodeState
+) -> tuple[Proposal, PyTree]:
+  """Draft: the drafts of every row, and the drafter's new state."""
+  proposal, draft = engine.drafter.propose(
+    weights.draft, state.draft, _look(engine, state)
+  )
+  return _clip(proposal, state), draft
+
+
+def verify(
+  engine: Engine, weights: Weights, state: DecodeState, proposal: Proposal
+) -> tuple[Array, Array, PyTree]:
+  """Verify: the newest token and its drafts through the target, in one pass.
+
+  Returns:
+    logits_BTV: after each prefix of the drafts, T = K + 1.
+    tapped_BTF: the features there.
+    cache: the target's.
+  """
+  committed, width = engine.committed_rows, proposal.tokens_BK.shape[1]
+  start_B = jnp.maximum(state.length_B - committed, 0)
+  tokens_BS = put(state.tokens_BS, state.length_B, proposal.tokens_BK)
+  hidden_BTD, tapped_BTF, cache = engine.target.forward(
+    weights.target,
+    window(tokens_BS, start_B, committed + width),
+    start_B,
+    state.target,
+    engine.drafter.taps,
+  )
+  logits_BTV = engine.target.head(weights.target, hidden_BTD)
+  if committed > 1:
+    wanted_B = state.length_B - 1 - start_B
+    logits_BTV = window(logits_BTV, wanted_B, width + 1)
+    tapped_BTF = window(tapped_BTF, wanted_B, width + 1)
+  return logits_BTV, tapped_BTF, cache
+
+
+def judge(
+  engine: Engine, state: DecodeState, proposal: Proposal, logits_BTV: Array
+) -> Judged:
+  """Accept: how many drafts stay, and which token follows them."""
+  finite_BT = jnp.isfinite(logits_BTV).all(axis=-1)
+  logits_BTV = jnp.where(finite_BT[..., None], logits_BTV, 0)
+  proposal = _judgeable(proposal, finite_BT)
+  noise = _noise(engine, state)
+  position_BT = noise.positions(logits_BTV.shape[1])
+  law_BTV = _law(engine, state, logits_BTV, position_BT, proposal.tokens_BK)
+  verdict = engine.rule(law_BTV, proposal, noise)
+  return Judged(proposal, verdict, logits_BTV, law_BTV, finite_BT)
 
 
 def _noise(engine: Engine, state: DecodeState) -> Noise:
@@ -185,28 +242,6 @@ def _clip(proposal: Proposal, state: DecodeState) -> Proposal:
   return proposal._replace(length_B=jnp.clip(proposal.length_B, 0, room_B))
 
 
-def _verify(
-  engine: Engine, weights: Weights, state: DecodeState, proposal: Proposal
-) -> tuple[Array, Array, PyTree]:
-  """The target's logits and features after each prefix of the drafts."""
-  committed, width = engine.committed_rows, proposal.tokens_BK.shape[1]
-  start_B = jnp.maximum(state.length_B - committed, 0)
-  tokens_BS = put(state.tokens_BS, state.length_B, proposal.tokens_BK)
-  hidden_BTD, tapped_BTF, cache = engine.target.forward(
-    weights.target,
-    window(tokens_BS, start_B, committed + width),
-    start_B,
-    state.target,
-    engine.drafter.taps,
-  )
-  logits_BTV = engine.target.head(weights.target, hidden_BTD)
-  if committed > 1:
-    wanted_B = state.length_B - 1 - start_B
-    logits_BTV = window(logits_BTV, wanted_B, width + 1)
-    tapped_BTF = window(tapped_BTF, wanted_B, width + 1)
-  return logits_BTV, tapped_BTF, cache
-
-
 def _judgeable(proposal: Proposal, finite_BT: Array) -> Proposal:
   """Cuts the drafts that would be judged by logits which are not finite.
 
@@ -221,13 +256,10 @@ def _commit(
   engine: Engine,
   state: DecodeState,
   weights: Weights,
-  proposal: Proposal,
-  verdict: Verdict,
-  logits_BTV: Array,
-  law_BTV: Array,
-  finite_BT: Array,
+  judged: Judged,
 ) -> DecodeState:
   """Appends the kept drafts and the token after them; ends rows."""
+  proposal, verdict, logits_BTV, law_BTV, finite_BT = judged
   kept_B = verdict.kept_B
   # The token after the kept drafts comes from their last row of logits.
   sound_B = jnp.take_along_axis(finite_BT, kept_B[:, None], axis=1)[:, 0]

@@ -13,6 +13,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # From the ground up: a room imports from itself and from rooms before it. The
 # package's own __init__ is the public face of all of them, commands aside.
 ROOMS = (
+  "visible",
   "noise",
   "types",
   "arrays",
@@ -115,6 +116,13 @@ def _breaches(imports: set[str], module: str) -> list[str]:
   return sorted(later)
 
 
+def _at_top(node: ast.stmt) -> set[str]:
+  """What a statement of a module imports when the module is imported."""
+  if not isinstance(node, (ast.Import, ast.ImportFrom)):
+    return set()
+  return set(_imports(ast.unparse(node), "specdec_jax.bench.x", False))
+
+
 def _uses(imports: set[str], libraries: set[str]) -> set[str]:
   return {
     library
@@ -174,9 +182,14 @@ def test_functions_have_type_hints(path):
   assert _unannotated(ast.parse(path.read_text())) == []
 
 
+# What runs another implementation beside this one; nothing imports it unless
+# that is asked for.
+PEER = PACKAGE / "bench" / "peer.py"
+
+
 @each_file
 def test_only_the_tokenizer_imports_transformers(path):
-  if path != PACKAGE / "loading" / "tokenizer.py":
+  if path not in (PACKAGE / "loading" / "tokenizer.py", PEER):
     assert not _uses(_imports_of(path), {"transformers"})
 
 
@@ -188,7 +201,20 @@ def test_flags_live_in_cli(path):
 
 @each_file
 def test_nothing_is_unpickled_and_torch_is_not_needed(path):
-  assert not _uses(_imports_of(path), UNPICKLERS | {"torch"})
+  torch = set() if path == PEER else {"torch"}
+  assert not _uses(_imports_of(path), UNPICKLERS | torch)
+
+
+def test_the_peer_is_imported_when_it_is_asked_for_only():
+  importers = {
+    path
+    for path in FILES
+    for node in ast.parse(path.read_text()).body
+    if _at_top(node) & {"specdec_jax.bench.peer"}
+  }
+  assert not importers
+  for node in ast.parse(PEER.read_text()).body:
+    assert not _uses(_at_top(node), {"torch", "transformers"})
 
 
 @pytest.mark.parametrize(

@@ -25,6 +25,7 @@ class Batch:
     sampling: of each.
     max_new_tokens: of each.
     rows: how many run side by side.
+    trace: whether to note what each block is made of.
   """
 
   prompts: list[NamedPrompt]
@@ -32,6 +33,7 @@ class Batch:
   sampling: list[sd.SamplingParams]
   max_new_tokens: int
   rows: int
+  trace: bool = False
 
   def start(self, decoder: sd.SpeculativeDecoder) -> sd.Generation:
     """Compiles and prefills."""
@@ -40,6 +42,7 @@ class Batch:
       max_new_tokens=self.max_new_tokens,
       sampling=self.sampling,
       batch_size=self.rows,
+      trace=self.trace,
     )
 
   def cut(self, size: int) -> list["Batch"]:
@@ -69,6 +72,7 @@ def read(
   num_samples: int,
   rows: int,
   chat_template: bool,
+  trace: bool = False,
 ) -> Batch:
   """Reads all prompts with the target.
 
@@ -95,6 +99,7 @@ def read(
     ],
     max_new_tokens,
     rows,
+    trace,
   )
 
 

@@ -9,9 +9,8 @@ import statistics
 import time
 from collections.abc import Sequence
 
-import numpy as np
-
 import specdec_jax as sd
+from specdec_jax.bench.identity import first_difference
 from specdec_jax.cli.batches import Batch, finish
 from specdec_jax.cli.job import ALONE, Job
 
@@ -111,6 +110,9 @@ def compare(
   runs: tuple[list[sd.GenerationResult], ...] = ([], [])
   interrupted = False
   try:
+    if batch.trace:  # it takes time, and is another program
+      batch = dataclasses.replace(batch, trace=False)
+      batch.start(decoder).advance(_WARM_UP_BLOCKS)
     batch.start(plain).advance(_WARM_UP_BLOCKS)
     begin = time.perf_counter()
     for turn in range(2 * _MAX_ROUNDS):
@@ -144,18 +146,3 @@ def identical(ours: sd.Completion, plain: sd.Completion) -> bool | None:
   if None in (ours.finish_reason, plain.finish_reason):
     return None
   return len(ours.tokens) == len(plain.tokens)
-
-
-def first_difference(ours: Sequence[int], theirs: Sequence[int]) -> int | None:
-  """The first place where two texts differ, as far as both go."""
-  for place, (a, b) in enumerate(zip(ours, theirs, strict=False)):
-    if a != b:
-      return place
-  return None
-
-
-def top_gap(target: sd.LanguageModel, tokens: Sequence[int]) -> float:
-  """How far apart the two largest logits after these tokens are."""
-  logits_V = target.logits(tokens, count=1)[-1]
-  second, first = np.partition(logits_V, -2)[-2:]
-  return float(first - second)

@@ -7,9 +7,10 @@ from pathlib import Path
 from absl import flags
 
 from specdec_jax.cli import command
-from specdec_jax.cli.terminal import Terminal, sanitize
+from specdec_jax.cli.terminal import Terminal
 from specdec_jax.loading import loader
 from specdec_jax.loading.export import export
+from specdec_jax.visible import sanitize
 
 _ABOUT = """
 usage: specdec convert --source=MODEL --output=FOLDER [flags]

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import tqdm
 
 import specdec_jax as sd
-from specdec_jax.cli import batches, command, compare, report
+from specdec_jax.cli import batches, command, compare, report, token_report
 from specdec_jax.cli.batches import Batch
 from specdec_jax.cli.generate_options import (
   DISTRIBUTED,
@@ -22,7 +22,8 @@ from specdec_jax.cli.generate_options import (
 from specdec_jax.cli.job import Job
 from specdec_jax.cli.output_file import FileElsewhere, OutputFile
 from specdec_jax.cli.report import Outcome
-from specdec_jax.cli.terminal import Terminal, sanitize, shorten
+from specdec_jax.cli.terminal import Terminal, shorten
+from specdec_jax.visible import sanitize
 
 
 def main(argv: Sequence[str]) -> int:
@@ -56,6 +57,7 @@ def _write(job: Job) -> int:
     num_samples=options.num_samples,
     rows=options.batch_size,
     chat_template=options.chat_template,
+    trace=options.report is not None,
   )
   if file is None:
     done, interrupted = _run_shown(batch, decoder, options, shown)
@@ -63,6 +65,9 @@ def _write(job: Job) -> int:
     done, interrupted = _run_into(file, batch, decoder, options)
   if done and not options.json:
     _report(done, decoder, load_seconds, shown)
+  if options.report is not None and options.job.index == 0:
+    settings = MODELS.settings()
+    token_report.write(options.report, done, decoder, settings, shown)
   if interrupted:
     shown.note("interrupted")
     return command.INTERRUPTED

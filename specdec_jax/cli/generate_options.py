@@ -2,10 +2,11 @@
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 
 from absl import flags
 
-from specdec_jax.cli import command, prompts_file
+from specdec_jax.cli import command, prompts_file, token_report
 from specdec_jax.cli.distributed_flags import DistributedFlags
 from specdec_jax.cli.job import Job
 from specdec_jax.cli.model_flags import ModelFlags
@@ -23,6 +24,7 @@ the lossy rules change it.
   specdec generate --target=Qwen/Qwen2.5-Coder-1.5B-Instruct \\
     --draft=Qwen/Qwen2.5-Coder-0.5B-Instruct --prompt='def fib(n):' --compare
   specdec generate --target=folder --drafter=lookup --prompts_file=edits.jsonl
+  specdec generate --prompt='def fib(n):' --report=tokens.html
   git diff | specdec generate --target=folder --chat_template --prompt=- --json
   specdec generate --target=folder --draft=folder --prompts_file=many.jsonl \\
     --batch_size=8 --output=results.jsonl
@@ -91,6 +93,13 @@ _OUTPUT = flags.DEFINE_string(
   "have ended. The same command goes on with a file that is not complete.",
   flag_values=FLAGS,
 )
+_REPORT = flags.DEFINE_string(
+  "report",
+  None,
+  "Write a page to this HTML file that shows each text block by block: what "
+  "was drafted, kept and rejected, and how probable it was.",
+  flag_values=FLAGS,
+)
 DISTRIBUTED = DistributedFlags(FLAGS)
 
 _GROUPS = {
@@ -99,7 +108,7 @@ _GROUPS = {
   "speculation": MODELS.speculation,
   "sampling": SAMPLING.sampling,
   "where the text ends": SAMPLING.ends,
-  "running": (_BATCH_SIZE, _COMPARE, _JSON, _OUTPUT),
+  "running": (_BATCH_SIZE, _COMPARE, _JSON, _OUTPUT, _REPORT),
   "devices": (*MODELS.devices, *DISTRIBUTED.flags),
 }
 
@@ -116,6 +125,7 @@ class Options:
     compare: whether to run plain decoding too.
     json: whether a program reads the output.
     output: the file that takes the results; None without.
+    report: the page that shows them; None without.
     job: the processes that run this together.
   """
 
@@ -126,6 +136,7 @@ class Options:
   compare: bool
   json: bool
   output: str | None
+  report: Path | None
   job: Job
 
 
@@ -154,10 +165,12 @@ def parse(argv: Sequence[str]) -> bool:
     )
   if _OUTPUT.value == "":
     raise ValueError("--output: expected a path, got nothing")
-  for flag in (_COMPARE, _JSON):
-    if flag.value and _OUTPUT.value:
+  if _REPORT.value is not None:
+    token_report.check_path(_REPORT.value)
+  for name in (_COMPARE.name, _JSON.name, _REPORT.name):
+    if FLAGS[name].value and _OUTPUT.value:
       raise ValueError(
-        f"--{flag.name} does not go with --output; leave one of them out"
+        f"--{name} does not go with --output; leave one of them out"
       )
   if _PROMPT.value is not None and _PROMPTS_FILE.value is not None:
     raise ValueError("expected --prompt or --prompts_file, got both")
@@ -192,6 +205,7 @@ def read_options(job: Job) -> Options:
     compare=_COMPARE.value,
     json=_JSON.value,
     output=_OUTPUT.value,
+    report=None if _REPORT.value is None else Path(_REPORT.value),
     job=job,
   )
 

@@ -5,7 +5,7 @@ import dataclasses
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from specdec_jax.cli.terminal import Terminal, sanitize
+from specdec_jax.cli.terminal import Terminal
 from specdec_jax.models.transformer import TransformerNetwork
 from specdec_jax.plan.fit import RESERVED_SHARE, Memory
 from specdec_jax.plan.hlo import Collective
@@ -16,6 +16,7 @@ from specdec_jax.plan.roofline import (
   Prediction,
   tokens_per_block,
 )
+from specdec_jax.visible import sanitize
 
 _DEPTHS = ("outside the loop", "in a block", "in the loops of a block")
 _NOTES = (

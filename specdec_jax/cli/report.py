@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import specdec_jax as sd
+from specdec_jax.bench import identity
 from specdec_jax.cli import compare
 from specdec_jax.cli.batches import Batch
 from specdec_jax.cli.compare import Comparison, Speed
@@ -240,7 +241,7 @@ def differences(
     params = batch.sampling[index]
     if not (params.temperature == 0 or decoder.rule.coupled):
       continue
-    place = compare.first_difference(ours.tokens, plain.tokens)
+    place = identity.first_difference(ours.tokens, plain.tokens)
     if place is None:
       continue
     line = (
@@ -250,7 +251,8 @@ def differences(
     )
     if params.temperature == 0 and not params.controlled:
       context = batch.tokens[index] + ours.tokens[:place]
-      gap = compare.top_gap(decoder.target, context)
+      tokens = ours.tokens[place], plain.tokens[place]
+      gap = identity.tie(decoder.target, context, tokens).gap
       line += f"; the two top logits there are {gap:.4g} apart"
     yield line
 

@@ -2,9 +2,10 @@
 
 import os
 import sys
-import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TextIO
+
+from specdec_jax.visible import sanitize
 
 # Blue and orange differ for every kind of colour vision, and read on dark and
 # on light. The target's tokens are bold too, for those who see no hues.
@@ -13,28 +14,6 @@ _PALETTES = {
   "16": {"draft": "\x1b[36m", "target": "\x1b[1;33m"},
 }
 _RESET = "\x1b[0m"
-
-_KEPT = {"\n", "\t"}
-_JOINERS = {"\u200c", "\u200d"}  # letters of many scripts, and emoji, need them
-# Controls, halves of characters, and what is invisible: formatting (with the
-# overrides of the writing direction) and the separators of lines.
-_UNSAFE = {"Cc", "Cf", "Cs", "Zl", "Zp"}
-
-
-def sanitize(text: str) -> str:
-  r"""Text with every character that could act on a terminal made visible.
-
-  ESC becomes the four characters `\x1b`; new lines and tabs stay.
-  """
-
-  def shown(char: str) -> str:
-    if char in _KEPT or char in _JOINERS:
-      return char
-    if unicodedata.category(char) in _UNSAFE:
-      return char.encode("unicode_escape").decode("ascii")
-    return char
-
-  return "".join(map(shown, text))
 
 
 def one_line(text: str) -> str:

@@ -7,7 +7,7 @@ from jax.sharding import Mesh
 
 from specdec_jax.cli import command, mesh_flag
 from specdec_jax.cli import train_flags as given
-from specdec_jax.cli.terminal import Terminal, sanitize
+from specdec_jax.cli.terminal import Terminal
 from specdec_jax.loading import loader
 from specdec_jax.loading.export import check_unused, export
 from specdec_jax.training import data, losses, prune, student
@@ -15,6 +15,7 @@ from specdec_jax.training.evaluate import Examination
 from specdec_jax.training.optimizer import OptimizerConfig
 from specdec_jax.training.rollout import RolloutConfig
 from specdec_jax.training.trainer import Training, TrainingConfig
+from specdec_jax.visible import sanitize
 
 _ABOUT = """
 usage: specdec train --output=FOLDER --data=PATH [flags]

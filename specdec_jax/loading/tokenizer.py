@@ -147,6 +147,10 @@ class Tokenizer:
         written[i] = read(token)
     return tuple(written)
 
+  def name(self, token: int) -> str:
+    """What its vocabulary calls a token, `<|endoftext|>` say; "" if nothing."""
+    return self._tokenizer.convert_ids_to_tokens(int(token)) or ""
+
   def encode(self, text: str) -> list[int]:
     """Token ids, with the special tokens that the tokenizer adds itself."""
     return list(self._tokenizer.encode(text))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from specdec_jax.cli.terminal import sanitize
+from specdec_jax.visible import sanitize
 
 PROMPT = ("--prompt=def f(x):", "--num_draft_tokens=3")
 

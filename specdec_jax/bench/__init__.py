@@ -1,0 +1,1 @@
+"""How fast a pair is here, with which settings, and where its time goes."""
