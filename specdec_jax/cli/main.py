@@ -11,6 +11,7 @@ from collections.abc import Sequence
 COMMANDS = {
   "generate": "write text with a target and a draft",
   "chat": "talk with a model",
+  "audit": "certify that a pair is lossless on this machine",
   "train": "train a draft, or a model",
   "plan": "tell whether a pair fits a TPU slice, and what it brings there",
   "bench": "measure how fast a pair is, and which settings are fastest",
