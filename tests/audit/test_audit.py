@@ -204,7 +204,7 @@ def test_near_ties_are_no_faults():
 
 
 def test_what_was_not_drafted_is_not_judged():
-  it = subject(TARGET, sd.PromptLookup(K), "token", ((5,),))
+  it = subject(TARGET, sd.PromptLookup(K), "token", ((2,),))
   judged = contexts.judge(dataclasses.replace(it, max_new_tokens=1))
   assert acceptance.check(it, judged).says == "nothing was drafted"
 
