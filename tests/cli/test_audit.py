@@ -1,9 +1,11 @@
 """`specdec audit`: exit codes, JSON, the page, and what it refuses."""
 
+import inspect
 import json
 
 import pytest
 
+import specdec_jax as sd
 from specdec_jax.audit import Audit, Check
 from specdec_jax.cli import audit as command
 from specdec_jax.cli import main as dispatcher
@@ -25,8 +27,10 @@ def audited(monkeypatch):
   asked = {}
 
   def put(*checks):
-    def audit(target, drafter, rule, prompts, **options):
-      asked.update(options, drafter=drafter, rule=rule, prompts=prompts)
+    signature = inspect.signature(command.audit.audit)
+
+    def audit(*args, **options):
+      asked.update(signature.bind(*args, **options).arguments)
       return Audit({"target": "<b>x</b>"}, checks, 1e-3, 1.0)
 
     monkeypatch.setattr(command.audit, "audit", audit)
@@ -39,24 +43,22 @@ FINE = Check("law", True, "all is well", {"n": 1})
 WRONG = Check("law", False, "\x1b it <script>is</script> not", {}, ("rule",))
 
 
-def test_a_pair_is_audited(run, write, tmp_path):
+def test_json(run, audited, write):
+  asked = audited(FINE)
   prompts = write("ab\ndef f(x):\ncc\n", "prompts.txt")
-  page = tmp_path / "audit.html"
   code, out, _ = run(
+    "--json",
     f"--prompts_file={prompts}",
     "--num_prompts=2",
-    "--num_samples=100",
-    "--num_draft_tokens=2",
     "--drafter=lookup",
     "--rule=token",
-    f"--report={page}",
-    "--json",
   )
   found = json.loads(out)
   assert (code, found["passed"], found["parts"]) == (0, True, [])
-  assert found["subject"]["prompts"] == 2
-  assert len(found["checks"]) == 6
-  assert "Audit: PASS" in page.read_text()
+  assert found["checks"][0]["evidence"] == {"n": 1}
+  assert asked["prompts"] == ["ab", "def f(x):"]
+  assert isinstance(asked["drafter"], sd.PromptLookup)
+  assert asked["rule"] == sd.TokenRule()
 
 
 def test_what_fails_is_told_and_exits_with_1(run, audited, tmp_path):
