@@ -120,7 +120,7 @@ def write(found: dict[str, Summary]) -> None:
   for step, summary in found.items():
     path = HERE / f"{step}.json"
     path.write_text(json.dumps(summary.to_dict(), indent=1) + "\n")
-  report.write_pngs(found["screen"], HERE)
+  report.write_pngs(HERE, found["screen"])
   (HERE / "README.md").write_text(page(found))
 
 
@@ -148,12 +148,9 @@ def page(found: dict[str, Summary]) -> str:
     lines += table(
       it for it in screen.cells if it.cell.temperature == temperature
     )
-  lines += [
-    "",
-    "![speed against K, measured and predicted](speed.png)",
-    "",
-    "## The best of each",
-  ]
+    plot = f"temperature-{temperature:g}-batch-1-speed.png"
+    lines += ["", f"![speed against K, measured and predicted]({plot})"]
+  lines += ["", "## The best of each"]
   for step, summary in found.items():
     if step != "screen":
       lines += ["", f"### {step}", "", *table(summary.cells)]

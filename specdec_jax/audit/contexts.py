@@ -1,7 +1,9 @@
 """p and q as the engine had them, against both models from scratch."""
 
 import dataclasses
+import math
 from collections.abc import Sequence
+from typing import Self
 
 import numpy as np
 
@@ -9,10 +11,11 @@ from specdec_jax.acceptance import TokenRule
 from specdec_jax.audit.checks import DRAFTER, TARGET_CACHE, Check
 from specdec_jax.audit.self_draft import walk
 from specdec_jax.audit.subject import Subject
+from specdec_jax.models.language_model import LanguageModel
 from specdec_jax.sampling import SamplingParams
-from specdec_jax.types import Array
 
-_SAMPLES = 4  # texts of each prompt
+_SAMPLES = 16  # texts of each prompt
+_RECOMPUTED = 2  # of them: a pass of each model over every text takes long
 _LEAST_LOG = -50.0  # what is less probable counts as this
 
 
@@ -27,23 +30,23 @@ class Judged:
     kept_N: whether it stayed.
     log_p_N: as the engine noted it.
     log_q_N: as the drafter told it; 0 where the draft was picked.
-    true_p_N: log p from scratch.
-    true_q_N: log q from scratch; None where no model drafts.
-    overlap_N: 1 - TV of the two laws from scratch, as far as it is known; of
-      a pick p(x), from scratch.
-    law_q_NM: of q from scratch, the sums over v of q² and of q³; None where
-      no draft was drawn from a model.
-    own_M: by how much log p of the target's own tokens differs from scratch.
+    overlap_N: 1 - TV of the two laws as noted; of a pick, p(x).
+    drawn: whether drafts were drawn, and q told.
+    true_overlap_N: 1 - TV of the two laws from scratch, nan where they were
+      not recomputed; of a pick, or without a draft model, p(x) or as noted.
+    p_apart_M: by how much log p differs from scratch: of drafts, and of the
+      target's own tokens.
+    q_apart_M: the same of log q; None where no model drafts.
   """
 
   kept_N: np.ndarray
   log_p_N: np.ndarray
   log_q_N: np.ndarray
-  true_p_N: np.ndarray
-  true_q_N: np.ndarray | None
   overlap_N: np.ndarray
-  law_q_NM: np.ndarray | None
-  own_M: np.ndarray
+  drawn: bool
+  true_overlap_N: np.ndarray
+  p_apart_M: np.ndarray
+  q_apart_M: np.ndarray | None
 
 
 def token_rule(subject: Subject) -> TokenRule:
@@ -64,47 +67,96 @@ def judge(subject: Subject) -> Judged:
     num_samples=_SAMPLES,
     trace=True,
   )
-  kept, log_p, log_q, true_p, true_q = [], [], [], [], []
-  overlap, law_q, own = [], [], []
+  noted, apart_p, apart_q = [], [], []
+  true_overlap: list[float] = []
+  drawn = False
   for index, completion in enumerate(completions):
-    prompt = subject.prompts[index // _SAMPLES]
-    whole = [*prompt, *completion.tokens]
-    log_p_TV = subject.log_probs(subject.target, whole)
-    log_q_TV = None
-    if subject.draft is not None:
-      log_q_TV = subject.log_probs(subject.draft, whole)
+    number, sample = divmod(index, _SAMPLES)
+    prompt = subject.prompts[number]
+    scratch = None
+    if sample < _RECOMPUTED:
+      scratch = _Scratch.of(subject, [*prompt, *completion.tokens])
     for text, block in walk(prompt, completion):
-      told = block.draft_log_probs
+      q, overlaps = block.draft_log_probs, block.overlaps
       for i, draft in enumerate(block.drafts[: block.kept + 1]):
+        log_p = block.target_log_probs[i]
+        log_q = 0.0 if q is None else q[i]
+        overlap = math.exp(log_p) if overlaps is None else overlaps[i]
+        noted.append((i < block.kept, log_p, log_q, overlap))
+        if scratch is None:
+          true_overlap.append(math.nan)
+          continue
         place = len(text) - 1 + i
-        log_p_V = log_p_TV[place]
-        kept.append(i < block.kept)
-        log_p.append(block.target_log_probs[i])
-        log_q.append(0.0 if told is None else told[i])
-        true_p.append(log_p_V[draft])
-        if told is None or block.overlaps is None:
-          overlap.append(np.exp(log_p_V[draft]))
-        elif log_q_TV is None:
-          overlap.append(block.overlaps[i])
-        else:
-          log_q_V = log_q_TV[place]
-          overlap.append(np.exp(np.minimum(log_p_V, log_q_V)).sum())
-          true_q.append(log_q_V[draft])
-          q_V = np.exp(log_q_V)
-          law_q.append(((q_V**2).sum(), (q_V**3).sum()))
-      if block.token is not None and block.token_log_prob is not None:
-        there = log_p_TV[len(text) - 1 + block.kept, block.token]
-        own.append(_apart([block.token_log_prob], [there])[0])
+        true_p, true_q = scratch.at(place, draft)
+        apart_p.append(_apart(log_p, true_p))
+        if q is None:
+          overlap = math.exp(true_p)
+        elif true_q is not None:
+          drawn = True
+          apart_q.append(_apart(log_q, true_q))
+          overlap = scratch.overlap(place)
+        true_overlap.append(overlap)
+      if scratch and block.token_log_prob is not None:
+        place = len(text) - 1 + block.kept
+        assert block.token is not None  # it has a probability
+        true_p, _ = scratch.at(place, block.token)
+        apart_p.append(_apart(block.token_log_prob, true_p))
+  kept_N, log_p_N, log_q_N, overlap_N = np.array(noted, float).reshape(-1, 4).T
   return Judged(
-    kept_N=np.array(kept, bool),
-    log_p_N=np.array(log_p, float),
-    log_q_N=np.array(log_q, float),
-    true_p_N=np.array(true_p, float),
-    true_q_N=np.array(true_q, float) if true_q else None,
-    overlap_N=np.array(overlap, float),
-    law_q_NM=np.array(law_q, float) if law_q else None,
-    own_M=np.array(own, float),
+    kept_N=kept_N,
+    log_p_N=log_p_N,
+    log_q_N=log_q_N,
+    overlap_N=overlap_N,
+    drawn=drawn,
+    true_overlap_N=np.array(true_overlap, float),
+    p_apart_M=np.array(apart_p, float),
+    q_apart_M=np.array(apart_q, float) if drawn else None,
   )
+
+
+@dataclasses.dataclass(frozen=True)
+class _Scratch:
+  """Both models' laws along a text, from one pass of each.
+
+  Attributes:
+    log_p_TV: the target's, after each token.
+    log_q_TV: the draft model's; None where there is none.
+  """
+
+  log_p_TV: np.ndarray
+  log_q_TV: np.ndarray | None
+
+  @classmethod
+  def of(cls, subject: Subject, text: Sequence[int]) -> Self:
+    draft = subject.draft
+    return cls(
+      log_probs(subject.target, text),
+      None if draft is None else log_probs(draft, text),
+    )
+
+  def at(self, place: int, token: int) -> tuple[float, float | None]:
+    """log p and log q of what follows the token at a place."""
+    log_p = float(self.log_p_TV[place, token])
+    if self.log_q_TV is None:
+      return log_p, None
+    return log_p, float(self.log_q_TV[place, token])
+
+  def overlap(self, place: int) -> float:
+    """1 - TV of the two laws after the token at a place."""
+    assert self.log_q_TV is not None
+    both_V = np.minimum(self.log_p_TV[place], self.log_q_TV[place])
+    return float(np.exp(both_V).sum())
+
+
+def log_probs(model: LanguageModel, text: Sequence[int]) -> np.ndarray:
+  """A model's laws after each token, from scratch in one pass, `[T, V]`.
+
+  Nothing of the engine is in it: no cache, no draft, no second position. In
+  float64, at temperature 1.
+  """
+  logits_TV = model.logits(text).astype(np.float64)
+  logits_TV -= logits_TV.max(axis=-1, keepdims=True)
+  return logits_TV - np.log(np.exp(logits_TV).sum(axis=-1, keepdims=True))
 
 
 def check(subject: Subject, judged: Judged) -> Check:
@@ -113,10 +165,7 @@ def check(subject: Subject, judged: Judged) -> Check:
   p that differs is the work of the target's cache or positions; q that
   differs, of the drafter: its cache or positions, or what it tells.
   """
-  p_N = np.append(_apart(judged.log_p_N, judged.true_p_N), judged.own_M)
-  q_N = None
-  if judged.true_q_N is not None:
-    q_N = _apart(judged.log_q_N, judged.true_q_N)
+  p_N, q_N = judged.p_apart_M, judged.q_apart_M
   limit = subject.rounding
   p_right = bool(p_N.max(initial=0) <= limit)
   q_right = q_N is None or bool(q_N.max(initial=0) <= limit)
@@ -139,13 +188,9 @@ def check(subject: Subject, judged: Judged) -> Check:
   )
 
 
-def _apart(
-  ours: Sequence[float] | Array | np.ndarray,
-  theirs: Sequence[float] | Array | np.ndarray,
-) -> np.ndarray:
+def _apart(ours: float, theirs: float) -> float:
   """By how much log-probabilities differ; those of nothing do not."""
-  a, b = (np.maximum(np.asarray(x, float), _LEAST_LOG) for x in (ours, theirs))
-  return np.abs(a - b)
+  return abs(max(ours, _LEAST_LOG) - max(theirs, _LEAST_LOG))
 
 
 def _figures(apart_N: np.ndarray, limit: float) -> dict[str, float | int]:

@@ -6,24 +6,31 @@ from specdec_jax.acceptance import TokenRule
 from specdec_jax.audit import chance
 from specdec_jax.audit.checks import DRAFTER, RULE, TARGET_CACHE, Check
 from specdec_jax.audit.subject import Subject
-from specdec_jax.buckets import batch_within
 from specdec_jax.drafters import NoDraft
 from specdec_jax.sampling import SamplingParams
 from specdec_jax.types import AcceptanceRule, Drafter
 
 _PROMPTS = 4  # more of them leave fewer samples, and rarer outcomes, to each
-_MOST_BYTES = 2**28  # of one array of laws, [B, K + 1, V]
-_MOST_ROWS = 1024
 _ENDED = -1
 
 
 def num_tests(width: int) -> int:
   """How many tests the check makes, for drafts of K = `width`."""
-  return width + 1
+  return len(_spans(width))
+
+
+def _spans(width: int) -> dict[str, slice]:
+  """Which tokens are looked at together."""
+  spans = {"token 1": slice(0, 1)}
+  for i in range(1, width + 1):
+    spans[f"tokens {i}-{i + 1}"] = slice(i - 1, i + 1)
+  # A fault may leave every pair right: noise that is used again does.
+  spans[f"tokens 1-{width + 1}"] = slice(0, width + 1)
+  return spans
 
 
 def check(subject: Subject) -> Check:
-  """Distributions of the first token and of each pair of neighbours.
+  """Distributions of the first token, of neighbours and of whole texts.
 
   Texts have K + 1 tokens, so that first blocks are whole, and what follows a
   rejection is among them. Seeds are disjoint: with `gumbel`, the same seeds
@@ -31,15 +38,14 @@ def check(subject: Subject) -> Check:
   """
   prompts = subject.prompts[:_PROMPTS]
   per_prompt = -(-subject.num_samples // len(prompts))
-  law_bytes = 4 * (subject.width + 1) * subject.target.network.vocab_size
-  rows = batch_within(min(_MOST_ROWS, max(_MOST_BYTES // law_bytes, 1)), 1)
+  rows = subject.rows
   if per_prompt > rows:
     per_prompt = -(-per_prompt // rows) * rows
   places = []
   for index, prompt in enumerate(prompts):
     seed = subject.seed + 2 * index * per_prompt
     ours = _samples(
-      subject, subject.drafter, subject.rule, prompt, per_prompt, rows, seed
+      subject, subject.drafter, subject.rule, prompt, per_prompt, seed
     )
     # Plain decoding takes the library's own rule: a broken one may be wrong
     # without drafts as well.
@@ -49,19 +55,14 @@ def check(subject: Subject) -> Check:
       TokenRule(),
       prompt,
       per_prompt,
-      rows,
       seed + per_prompt,
     )
     places.append((ours, plain))
-  spans = {"token 1": slice(0, 1)} | {
-    f"tokens {i}-{i + 1}": slice(i - 1, i + 1)
-    for i in range(1, subject.width + 1)
-  }
   found = {
     name: chance.compare(
       [(_cut(a, span), _cut(b, span)) for a, b in places], subject.level
     )
-    for name, span in spans.items()
+    for name, span in _spans(subject.width).items()
   }
   name, worst = min(found.items(), key=lambda item: item[1].p_value)
   passed = worst.p_value >= subject.level
@@ -99,7 +100,6 @@ def _samples(
   rule: AcceptanceRule,
   prompt: tuple[int, ...],
   count: int,
-  rows: int,
   seed: int,
 ) -> list[tuple[int, ...]]:
   """Texts of K + 1 tokens, those that ended sooner filled up."""
@@ -115,7 +115,7 @@ def _samples(
         [prompt],
         sampling,
         max_new_tokens=length,
-        num_samples=min(rows, count),
+        num_samples=min(subject.rows, count),
       )
     ]
   return texts

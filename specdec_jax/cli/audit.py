@@ -7,10 +7,11 @@ from pathlib import Path
 from absl import flags
 
 from specdec_jax import audit
-from specdec_jax.cli import command, prompts_file
+from specdec_jax.cli import command, prompts_file, token_report
 from specdec_jax.cli.model_flags import ModelFlags
 from specdec_jax.cli.terminal import Terminal, sanitize
 from specdec_jax.report.audit import audit_page
+from specdec_jax.training.files import write_whole
 
 _ABOUT = """
 usage: specdec audit [--target=MODEL] [--draft=MODEL] [flags]
@@ -99,7 +100,8 @@ def _audit(argv: Sequence[str]) -> int:
     )
   audit.check_options(_NUM_SAMPLES.value, _SEED.value)
   prompts = _prompts()
-  path = _report_path()
+  if _REPORT.value is not None:
+    token_report.check_path(_REPORT.value)
   terminal = Terminal()
   decoder = MODELS.load(terminal)
   found = audit.audit(
@@ -111,8 +113,8 @@ def _audit(argv: Sequence[str]) -> int:
     seed=_SEED.value,
     tell=terminal.status,
   )
-  if path is not None:
-    path.write_text(audit_page(found), encoding="utf-8")
+  if _REPORT.value is not None:
+    write_whole(Path(_REPORT.value), audit_page(found).encode())
   if _JSON.value:
     terminal.line(json.dumps(found.to_dict(), allow_nan=False))
   else:
@@ -132,16 +134,3 @@ def _prompts() -> list[str]:
   if _PROMPTS_FILE.value is not None:
     prompts = [prompt.text for prompt in prompts_file.read(_PROMPTS_FILE.value)]
   return prompts[: _NUM_PROMPTS.value]
-
-
-def _report_path() -> Path | None:
-  if _REPORT.value is None:
-    return None
-  path = Path(_REPORT.value).expanduser()
-  if not path.parent.is_dir():
-    raise ValueError(f"--report: no such folder: {path.parent}")
-  if path.suffix.lower() not in (".html", ".htm") or path.is_dir():
-    raise ValueError(
-      f"--report: expected an HTML file, for example audit.html: {path}"
-    )
-  return path
