@@ -30,8 +30,9 @@ def legend(blocks: Sequence[Block]) -> Html:
   )
   q = (
     "q: of the draft's law that it was drawn from. Token verification "
-    "keeps a draft with probability min(1, p/q); block verification looks at "
-    "all drafts of a block together."
+    "keeps a draft with probability min(1, p/q), and one yet to be drawn with "
+    "Σ min(p, q), the overlap of both laws; block verification looks at all "
+    "drafts of a block together."
     if drawn
     else "There is no q here: the drafts were picked, or drawn with noise that "
     "the target shares."

@@ -118,11 +118,16 @@ def _cell(cell, tasks):
     cell,
     total,
     tuple(_figures(task, cell, cost) for task in tasks),
-    StepTime(0.05 + 0.01 * count, 0.01 * count, 0.04, 0.001),
+    _time(count),
     prediction,
     identity,
     2**30,
   )
+
+
+def _time(count):
+  step, parts = 0.05 + 0.01 * count, (0.01 * count, 0.04, 0.001)
+  return StepTime(step, *parts, overhead=step / sum(parts) - 1)
 
 
 def _figures(task, cell, cost):

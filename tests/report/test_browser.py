@@ -54,8 +54,10 @@ COLOURS = """
   return pairs;
 })()
 """
+# After two frames: places follow a scroll in the next one.
 TIP = """
-(() => {
+(async () => {
+  for (let i = 0; i < 2; i++) await new Promise(requestAnimationFrame);
   const tips = [...document.querySelectorAll('.tip')]
     .filter((it) => it.checkVisibility());
   return tips.map((it) => {
