@@ -33,8 +33,8 @@ def check(subject: Subject) -> Check:
   """Distributions of the first token, of neighbours and of whole texts.
 
   Texts have K + 2 tokens: the first block is whole, and so is the second where
-  the first draft was rejected. A shorter one may make up for a fault. Seeds are disjoint: with `gumbel`, the same seeds
-  would give the same texts.
+  the first draft was rejected. A shorter one may make up for a fault. Seeds
+  are disjoint: with `gumbel`, the same seeds would give the same texts.
   """
   prompts = subject.prompts[:_PROMPTS]
   per_prompt = -(-subject.num_samples // len(prompts))
